@@ -1,0 +1,216 @@
+//! Label and field selectors.
+
+use serde_json::Value;
+
+use crate::object::meta;
+use crate::status::Status;
+
+/// What a list or watch is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selector {
+    namespace: String,
+    labels: Vec<Requirement>,
+    fields: Vec<(String, bool, String)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Requirement {
+    In(String, Vec<String>),
+    NotIn(String, Vec<String>),
+    Exists(String),
+    Missing(String),
+}
+
+impl Selector {
+    /// Reads the two query parameters of a list.
+    pub(crate) fn parse(namespace: &str, labels: &str, fields: &str) -> Result<Self, Status> {
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            labels: parse_labels(labels).ok_or_else(|| {
+                Status::bad_request(format!(
+                    "unable to parse requirement: invalid label selector {labels:?}"
+                ))
+            })?,
+            fields: parse_fields(fields)?,
+        })
+    }
+
+    /// Everything in a namespace; empty for all of them.
+    pub(crate) fn within(namespace: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether labels or fields narrow it, beyond the namespace.
+    pub(crate) fn is_narrowed(&self) -> bool {
+        !self.labels.is_empty() || !self.fields.is_empty()
+    }
+
+    /// The namespace, empty for all of them.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Whether the object that is stored under this namespace and name is selected.
+    pub(crate) fn matches(&self, namespace: &str, name: &str, object: &Value) -> bool {
+        (self.namespace.is_empty() || self.namespace == namespace)
+            && self
+                .labels
+                .iter()
+                .all(|requirement| requirement.matches(&object["metadata"]["labels"]))
+            && self.fields.iter().all(|(field, equal, value)| {
+                let actual = match field.as_str() {
+                    "metadata.name" => name,
+                    "metadata.namespace" => namespace,
+                    _ => meta(object, field),
+                };
+                (actual == value) == *equal
+            })
+    }
+}
+
+impl Requirement {
+    fn matches(&self, labels: &Value) -> bool {
+        match self {
+            Self::In(key, values) => labels[key]
+                .as_str()
+                .is_some_and(|value| values.iter().any(|v| v == value)),
+            Self::NotIn(key, values) => !labels[key]
+                .as_str()
+                .is_some_and(|value| values.iter().any(|v| v == value)),
+            Self::Exists(key) => !labels[key].is_null(),
+            Self::Missing(key) => labels[key].is_null(),
+        }
+    }
+}
+
+fn parse_labels(text: &str) -> Option<Vec<Requirement>> {
+    split_outside_parentheses(text)
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .map(parse_requirement)
+        .collect()
+}
+
+fn split_outside_parentheses(text: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_i32);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(text[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[start..].trim());
+    parts
+}
+
+fn parse_requirement(text: &str) -> Option<Requirement> {
+    let key_of = |key: &str| {
+        let key = key.trim();
+        let fits = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+        fits.then(|| key.to_owned())
+    };
+    let value_of = |value: &str| {
+        let value = value.trim();
+        value
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+            .then(|| value.to_owned())
+    };
+    if let Some((head, tail)) = text.split_once('(') {
+        let values = tail
+            .strip_suffix(')')?
+            .split(',')
+            .map(value_of)
+            .collect::<Option<Vec<_>>>()?;
+        let (key, operator) = head.trim().rsplit_once(char::is_whitespace)?;
+        return match operator {
+            "in" => Some(Requirement::In(key_of(key)?, values)),
+            "notin" => Some(Requirement::NotIn(key_of(key)?, values)),
+            _ => None,
+        };
+    }
+    if let Some((key, value)) = text.split_once("!=") {
+        return Some(Requirement::NotIn(key_of(key)?, vec![value_of(value)?]));
+    }
+    if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
+        return Some(Requirement::In(key_of(key)?, vec![value_of(value)?]));
+    }
+    match text.strip_prefix('!') {
+        Some(key) => Some(Requirement::Missing(key_of(key)?)),
+        None => Some(Requirement::Exists(key_of(text)?)),
+    }
+}
+
+fn parse_fields(text: &str) -> Result<Vec<(String, bool, String)>, Status> {
+    let mut fields = Vec::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (field, equal, value) = match (part.split_once("!="), part.split_once("==").or(part.split_once('='))) {
+            (Some((field, value)), _) => (field, false, value),
+            (None, Some((field, value))) => (field, true, value),
+            (None, None) => return Err(Status::bad_request(format!("invalid field selector: {part:?}"))),
+        };
+        if !matches!(field, "metadata.name" | "metadata.namespace") {
+            return Err(Status::bad_request(format!("field label not supported: {field}")));
+        }
+        fields.push((field.to_owned(), equal, value.to_owned()));
+    }
+    Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn selects(labels: &str, fields: &str) -> bool {
+        let object = json!({"metadata": {"labels": {"app": "web", "tier": "front"}}});
+        Selector::parse("a", labels, fields).unwrap().matches("a", "x", &object)
+    }
+
+    #[test]
+    fn labels_and_fields_select() {
+        for labels in [
+            "",
+            "app",
+            "app=web",
+            "app==web",
+            "app!=db",
+            "!gone",
+            "app in (web, db),tier notin (back)",
+            "gone!=x",
+        ] {
+            assert!(selects(labels, ""), "{labels}");
+        }
+        for labels in [
+            "gone",
+            "app=db",
+            "!app",
+            "app notin (web)",
+            "app in (db)",
+            "app=web,tier=back",
+        ] {
+            assert!(!selects(labels, ""), "{labels}");
+        }
+        assert!(selects("", "metadata.name=x,metadata.namespace=a"));
+        assert!(!selects("", "metadata.name!=x"));
+    }
+
+    #[test]
+    fn nonsense_is_a_bad_request() {
+        for labels in ["app in web", "a b", "app=(", "=x", "a in (b", "app ~ (x)", ")("] {
+            assert_eq!(Selector::parse("", labels, "").unwrap_err().code, 400, "{labels}");
+        }
+        for fields in ["spec.x=1", "metadata.name"] {
+            assert_eq!(Selector::parse("", "", fields).unwrap_err().code, 400, "{fields}");
+        }
+    }
+}
