@@ -1,0 +1,13 @@
+//! Decoding: from the bytes that a server or a file holds to the narrow views of `kubequota-core`.
+//!
+//! A view that can't be read spoils its own object and no other: a list's page or a watch's event is taken apart into objects first, and
+//! an object whose fields are not what they should be still has its metadata, so that it can be kept as unreadable by name.
+//! The codec is a leaf: nothing else knows that the bytes are JSON.
+
+pub mod files;
+pub mod json;
+pub mod status;
+mod yaml;
+
+pub use json::{ListPage, WatchEvent, WireError};
+pub use status::Status;
