@@ -1,0 +1,107 @@
+//! Putting the controller together (upstream's `startResourceQuotaController`).
+
+use std::time::Duration;
+
+use kubequota_cluster::monitor::{Monitor, MonitorOptions};
+use kubequota_cluster::{ApiResource, Cluster, Versions};
+use kubequota_shell::{Drain, Liveness, Metrics, Readiness};
+use kubequota_wire::json::Quotas;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::options::Options;
+use crate::quotas::QuotaSink;
+use crate::state::{Shared, State};
+use crate::{expiry, kinds, resync, sync};
+
+/// Gauges are brought up to date, and the heart beats, this often.
+const BEAT: Duration = Duration::from_secs(5);
+
+/// Without a beat for this long the process should be restarted.
+const STALE: Duration = Duration::from_secs(60);
+
+/// What the controller is part of.
+#[derive(Clone)]
+pub struct Parts {
+    /// The server.
+    pub cluster: Cluster,
+    /// Where figures go.
+    pub metrics: Metrics,
+    /// Where it says that it is ready, and for what it waits.
+    pub readiness: Readiness,
+    /// Where it shows that it lives.
+    pub liveness: Liveness,
+    /// When to end, and who is still busy then.
+    pub drain: Drain,
+}
+
+/// Runs the controller until it is told to drain. Workers finish what is in their hands; the caller waits for that with [`Drain::wait`].
+/// Returns whether it ended because it was told to, and not by a failure (which starts the drain).
+pub async fn run(options: Options, parts: Parts) -> bool {
+    let Parts {
+        cluster,
+        metrics,
+        readiness,
+        liveness,
+        drain,
+    } = parts;
+    let heartbeat = liveness.heartbeat("controller", STALE);
+    let _working = drain.guard("controller");
+    let state = State::new(options, cluster, metrics, readiness, drain);
+    tracing::info!(
+        workers = state.options.concurrent_syncs,
+        dry_run = state.options.dry_run,
+        "starting the quota controller"
+    );
+
+    let quotas = Versions::from(ApiResource::resource_quotas());
+    let quotas = Monitor::new(state.cluster.clone(), &quotas, None, Quotas, MonitorOptions::default());
+    let quotas = quotas.spawn(QuotaSink::new(state.clone()));
+
+    let mut tasks = JoinSet::new();
+    tasks.spawn(kinds::run(state.clone()));
+    tasks.spawn(resync::run(state.clone()));
+    tasks.spawn(expiry::run(state.clone()));
+    let mut workers = JoinSet::new();
+    for _ in 0..state.options.concurrent_syncs {
+        for queue in [&state.primary, &state.missing_usage] {
+            workers.spawn(sync::work(state.clone(), queue.clone()));
+        }
+    }
+    let beats = async {
+        let mut beats = interval(BEAT);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            beats.tick().await;
+            // This takes the lock on the accounts, so a beat means that they can be used.
+            state.export();
+            heartbeat.beat(Instant::now());
+        }
+    };
+    let told = tokio::select! {
+        () = state.drain.signal() => true,
+        () = beats => false,
+        Some(ended) = tasks.join_next() => report(&state, ended),
+        Some(ended) = workers.join_next() => report(&state, ended),
+    };
+    tracing::info!("shutting the quota controller down");
+    // Nothing new comes in; what is queued is left to the next start, what is being written is finished.
+    drop(quotas);
+    tasks.abort_all();
+    state.primary.close();
+    state.missing_usage.close();
+    while workers.join_next().await.is_some() {}
+    told
+}
+
+/// A task that should go on for ever has ended: the program ends in an orderly way, to be started again.
+fn report(state: &Shared, ended: Result<(), tokio::task::JoinError>) -> bool {
+    match ended {
+        Ok(()) => tracing::error!("a task of the controller has ended: shutting down"),
+        Err(error) => tracing::error!(
+            "a task of the controller has failed, this is a bug, please report it: {error}; shutting down"
+        ),
+    }
+    state.drain.start();
+    false
+}

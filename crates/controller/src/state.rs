@@ -1,0 +1,277 @@
+//! What the controller's tasks share: the accounts, and all that follows from a change of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kubequota_cluster::{ApiResource, Cluster, MonitorStatus};
+use kubequota_core::accounts::{Accounts, Notice, Settings};
+use kubequota_core::pending::Tick;
+use kubequota_core::{GroupResource, QuotaKey};
+use kubequota_shell::{Drain, Metrics, OncePer, Readiness};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::Instant;
+
+use crate::dry_run::DryRun;
+use crate::options::Options;
+use crate::queue::Queue;
+
+/// A trouble that stays is told again after this long.
+const TROUBLE_INTERVAL: Duration = Duration::from_secs(600);
+
+/// So many namespaces are listed at a time, so that evidence for many quotas does not crowd out everything else.
+const CONCURRENT_LISTS: usize = 8;
+
+/// A cheap handle.
+pub(crate) type Shared = Arc<State>;
+
+pub(crate) struct State {
+    pub(crate) options: Options,
+    pub(crate) cluster: Cluster,
+    pub(crate) metrics: Metrics,
+    pub(crate) readiness: Readiness,
+    pub(crate) drain: Drain,
+    /// Quotas in general.
+    pub(crate) primary: Queue,
+    /// Quotas whose usage is missing: they don't wait behind the others.
+    pub(crate) missing_usage: Queue,
+    /// How each monitor of a kind is.
+    pub(crate) versions: Mutex<HashMap<GroupResource, watch::Receiver<MonitorStatus>>>,
+    /// The quotas are known.
+    pub(crate) quotas_listed: Notify,
+    pub(crate) dry_run: Option<DryRun>,
+    /// Which kinds are needed may have changed.
+    pub(crate) wanted: Notify,
+    /// The next moment at which a charge changes by itself may be another.
+    pub(crate) deadlines: Notify,
+    pub(crate) lists: Arc<Semaphore>,
+    accounts: Mutex<Accounts>,
+    troubles: Mutex<OncePer>,
+    /// How often writes of a quota have failed in a row.
+    failures: Mutex<HashMap<QuotaKey, u32>>,
+    /// Since when quotas have waited for a write.
+    waiting: Mutex<HashMap<QuotaKey, Instant>>,
+    epoch: Instant,
+}
+
+impl State {
+    pub(crate) fn new(
+        options: Options,
+        cluster: Cluster,
+        metrics: Metrics,
+        readiness: Readiness,
+        drain: Drain,
+    ) -> Shared {
+        let settings = Settings {
+            grace: options.admission_grace,
+            ..Settings::default()
+        };
+        Arc::new(State {
+            primary: Queue::new(metrics.workqueue.queue("resourcequota_primary")),
+            missing_usage: Queue::new(metrics.workqueue.queue("resourcequota_priority")),
+            dry_run: options.dry_run.then(|| DryRun::new(&metrics.registry)),
+            versions: Mutex::default(),
+            quotas_listed: Notify::new(),
+            waiting: Mutex::default(),
+            wanted: Notify::new(),
+            deadlines: Notify::new(),
+            lists: Arc::new(Semaphore::new(CONCURRENT_LISTS)),
+            accounts: Mutex::new(Accounts::new(settings)),
+            troubles: Mutex::new(OncePer::new(TROUBLE_INTERVAL)),
+            failures: Mutex::default(),
+            epoch: Instant::now(),
+            options,
+            cluster,
+            metrics,
+            readiness,
+            drain,
+        })
+    }
+
+    /// This moment.
+    pub(crate) fn tick(&self) -> Tick {
+        self.tick_at(Instant::now())
+    }
+
+    pub(crate) fn tick_at(&self, instant: Instant) -> Tick {
+        Tick::after_start(instant.saturating_duration_since(self.epoch))
+    }
+
+    pub(crate) fn instant(&self, tick: Tick) -> Instant {
+        self.epoch + (tick - Tick::default())
+    }
+
+    /// Since when a quota has waited to be synced is remembered for its replenishment latency.
+    fn note_waiting(&self, keys: impl Iterator<Item = QuotaKey>) {
+        let now = Instant::now();
+        let mut waiting = self.waiting.lock();
+        for key in keys {
+            waiting.entry(key).or_insert(now);
+        }
+    }
+
+    /// A quota's status was written: whatever it waited for has taken this long.
+    pub(crate) fn replenished(&self, key: &QuotaKey) {
+        if let Some(since) = self.waiting.lock().remove(key) {
+            self.metrics.kubequota.replenished(since.elapsed());
+        }
+    }
+
+    /// A quota's status is right.
+    pub(crate) fn settled(&self, key: &QuotaKey) {
+        self.waiting.lock().remove(key);
+    }
+
+    /// The version of a kind that can be listed.
+    pub(crate) fn version_in_use(&self, id: &GroupResource) -> Option<ApiResource> {
+        self.versions
+            .lock()
+            .get(id)
+            .map(|status| status.borrow().version.clone())
+    }
+
+    /// The server's time. Before it is known no grace has run out.
+    pub(crate) fn server_now(&self) -> Timestamp {
+        self.cluster.clock().now().unwrap_or(Timestamp::MIN)
+    }
+
+    /// Looks at the accounts.
+    pub(crate) fn read<R>(&self, look: impl FnOnce(&Accounts) -> R) -> R {
+        look(&self.accounts.lock())
+    }
+
+    /// Changes the accounts, and sees to what follows: quotas are queued, people are told, tasks are woken.
+    pub(crate) fn update<R>(&self, change: impl FnOnce(&mut Accounts, Tick, Timestamp) -> R) -> R {
+        let server_now = self.server_now();
+        let mut accounts = self.accounts.lock();
+        let deadline = accounts.next_deadline();
+        let result = change(&mut accounts, self.tick(), server_now);
+        let dirty: Vec<(QuotaKey, bool)> = accounts
+            .take_dirty()
+            .into_iter()
+            .map(|key| (key.clone(), accounts.is_missing_usage(&key)))
+            .collect();
+        let notices = accounts.take_notices();
+        let deadline_changed = accounts.next_deadline() != deadline;
+        let wanted_changed = accounts.take_wanted_changed();
+        drop(accounts);
+        self.note_waiting(dirty.iter().map(|(key, _)| key.clone()));
+        for (key, missing) in dirty {
+            if missing {
+                self.missing_usage.add(key)
+            } else {
+                self.primary.add(key)
+            }
+        }
+        for notice in notices {
+            self.tell(notice);
+        }
+        if deadline_changed {
+            self.deadlines.notify_one();
+        }
+        if wanted_changed {
+            self.wanted.notify_one();
+        }
+        result
+    }
+
+    /// Logs a trouble, unless it was logged just before.
+    pub(crate) fn trouble(&self, about: &str, trouble: &str) {
+        if let Some(repeats) = self.troubles.lock().check(about, trouble, Instant::now()) {
+            tracing::warn!(about, repeats, "{trouble}");
+        }
+    }
+
+    /// Logs that a trouble is over, if there was one.
+    pub(crate) fn trouble_over(&self, about: &str) {
+        if self.troubles.lock().over(about) {
+            tracing::info!(about, "all right again");
+        }
+    }
+
+    fn tell(&self, notice: Notice) {
+        match notice {
+            // Whoever keeps the quotas while we only look is no stranger.
+            Notice::ForeignWrite { .. } if self.dry_run.is_some() => {}
+            Notice::ForeignWrite { quota, name, from, to } => {
+                self.metrics.kubequota.foreign_status_write();
+                let trouble = format!(
+                    "someone else lowered status.used[{name}] from {from} to {to}: is another quota controller still on? \
+                     (kube-controller-manager --controllers=*,-resourcequota-controller takes its own out)"
+                );
+                self.trouble(&format!("quota {quota}"), &trouble);
+            }
+            Notice::Unreadable { kind, object, error } => {
+                let trouble = format!("can't be charged, what {kind} feed in its namespace keeps its figures: {error}");
+                self.trouble(&format!("{kind} {object}"), &trouble);
+            }
+            Notice::InvalidSelector { quota, error } => {
+                self.trouble(
+                    &format!("quota {quota}"),
+                    &format!("its figures are kept as they are: {error}"),
+                );
+            }
+            Notice::UnreadableValue { quota, error } => {
+                self.trouble(&format!("quota {quota}"), &format!("a value is left out: {error}"));
+            }
+            Notice::Drift { quota, drift } => {
+                let names = drift.recounted.subtract(&drift.running).without_zeros().len();
+                self.metrics
+                    .kubequota
+                    .recount_drifted(names.try_into().unwrap_or(u64::MAX));
+                tracing::error!(%quota, running = %drift.running, recounted = %drift.recounted,
+                    "a recount found other sums than the running ones, and corrected them: this is a bug, please report it");
+            }
+            Notice::LeftOut { quota, name, value } => {
+                self.trouble(
+                    &format!("quota {quota}"),
+                    &format!("the server does not take {name}={value}: it is left out"),
+                );
+            }
+        }
+    }
+
+    /// A write of `key` failed: how long to wait before the next.
+    pub(crate) fn failed(&self, key: &QuotaKey) -> Duration {
+        let mut failures = self.failures.lock();
+        let count = failures.entry(key.clone()).or_default();
+        *count += 1;
+        // As client-go's rate limiter for work queues, with an earlier end.
+        Duration::from_millis(5)
+            .saturating_mul(1 << (*count - 1).min(13))
+            .min(Duration::from_secs(30))
+    }
+
+    /// A write of `key` was answered.
+    pub(crate) fn succeeded(&self, key: &QuotaKey) {
+        self.failures.lock().remove(key);
+    }
+
+    /// Brings the gauges, and what readiness tells beside, up to date.
+    pub(crate) fn export(&self) {
+        let accounts = self.accounts.lock();
+        let metrics = &self.metrics.kubequota;
+        let frozen = accounts.frozen_names();
+        metrics.set_frozen_names(frozen);
+        metrics.set_pending_charges(accounts.pending_charges());
+        let inventory = accounts.inventory();
+        for kind in accounts.needed_kinds() {
+            let id = inventory.registry().evaluator(kind).group_resource();
+            metrics.set_objects_tracked(&id.group, &id.resource, inventory.ledger().len(kind));
+            metrics.set_invalid_objects(&id.group, &id.resource, inventory.ledger().invalid(kind));
+        }
+        drop(accounts);
+        if frozen == 0 {
+            self.readiness.clear(FROZEN);
+        } else {
+            self.readiness.degraded(
+                FROZEN,
+                format!("{frozen} names of quotas keep their figures: see the log for what can't be read"),
+            );
+        }
+    }
+}
+
+const FROZEN: &str = "frozen names";
