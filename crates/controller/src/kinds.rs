@@ -115,7 +115,12 @@ impl Kinds {
             Ok(found) => found,
             Err(error) => {
                 self.state.trouble(about, &error.to_string());
-                discovered.not_ready(error.to_string());
+                // What was found before still holds.
+                if self.discovery.resources.is_empty() {
+                    discovered.not_ready(error.to_string());
+                } else {
+                    self.state.readiness.degraded(about, error.to_string());
+                }
                 return false;
             }
         };
