@@ -1,0 +1,184 @@
+// Package binaries builds what a suite runs, from Go modules alone, and builds it again only when its inputs changed.
+package binaries
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The binaries that suites can ask for.
+const (
+	Etcd         = "etcd"
+	ControlPlane = "control-plane"
+	Kubectl      = "kubectl"
+	Ginkgo       = "ginkgo"
+	E2E          = "e2e.test"
+)
+
+// ControlPlaneSet is what every suite with a real server needs.
+var ControlPlaneSet = []string{Etcd, ControlPlane, Kubectl}
+
+// recipe says how one binary is made. All paths are relative to the conformance folder.
+type recipe struct {
+	name string
+	// module is the folder whose go.mod and go.sum decide what is built; go runs there.
+	module string
+	// sources is the folder with this project's own files of the binary, if it has any.
+	sources string
+	// args are those of go; -o and the linker's flags are added.
+	args []string
+	// release says that the binary reports Kubernetes' version: without it a server calls itself v0.0.0 and clients refuse it.
+	release bool
+}
+
+// The cheap ones come first, so that a mistake in go.mod shows before minutes of compiling.
+var recipes = []recipe{
+	{name: Etcd, module: "etcd", sources: "etcd", args: []string{"build"}},
+	{name: Ginkgo, module: ".", args: []string{"build", "github.com/onsi/ginkgo/v2/ginkgo"}},
+	{name: Kubectl, module: ".", sources: "cmd/kubectl", args: []string{"build", "./cmd/kubectl"}, release: true},
+	{name: ControlPlane, module: ".", sources: "cmd/control-plane", args: []string{"build", "./cmd/control-plane"}, release: true},
+	{name: E2E, module: ".", sources: "e2e", args: []string{"test", "-c", "-tags", "e2e", "./e2e"}, release: true},
+}
+
+// All names every binary, in the order in which they are built.
+func All() []string {
+	names := make([]string, len(recipes))
+	for i, r := range recipes {
+		names[i] = r.name
+	}
+	return names
+}
+
+// Set is a folder of built binaries.
+type Set struct{ folder string }
+
+// Path is where a binary is.
+func (s Set) Path(name string) string { return filepath.Join(s.folder, name) }
+
+// Build makes those of the named binaries that are missing or out of date. conformance is the folder of that name.
+func Build(ctx context.Context, conformance string, names []string, log func(format string, args ...any)) (Set, error) {
+	set := Set{folder: filepath.Join(conformance, ".build")}
+	if err := os.MkdirAll(set.folder, 0o755); err != nil {
+		return set, err
+	}
+	version, err := kubernetesVersion(conformance)
+	if err != nil {
+		return set, err
+	}
+	toolchain, err := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH", "CGO_ENABLED").Output()
+	if err != nil {
+		return set, fmt.Errorf("go env: %w (is Go installed and in PATH?)", err)
+	}
+	for _, r := range recipes {
+		if !slices.Contains(names, r.name) {
+			continue
+		}
+		stamp, err := r.stamp(conformance, version, toolchain)
+		if err != nil {
+			return set, err
+		}
+		stampFile := set.Path(r.name) + ".stamp"
+		old, _ := os.ReadFile(stampFile)
+		if _, err := os.Stat(set.Path(r.name)); err == nil && string(old) == stamp {
+			continue
+		}
+		log("building %s (minutes, when Go's build cache is cold)", r.name)
+		begun := time.Now()
+		if err := r.build(ctx, conformance, set.Path(r.name), version); err != nil {
+			return set, err
+		}
+		if err := os.WriteFile(stampFile, []byte(stamp), 0o644); err != nil {
+			return set, err
+		}
+		log("built %s in %s", r.name, time.Since(begun).Round(time.Second))
+	}
+	return set, nil
+}
+
+func (r recipe) build(ctx context.Context, conformance, output, version string) error {
+	args := append([]string{r.args[0], "-o", output, "-ldflags", r.linkerFlags(version)}, r.args[1:]...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = filepath.Join(conformance, r.module)
+	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", r.name, err, stderr.String())
+	}
+	return nil
+}
+
+// linkerFlags leave out symbol tables, which halves the size of what a CI cache keeps.
+func (r recipe) linkerFlags(version string) string {
+	flags := []string{"-s", "-w"}
+	if r.release {
+		const pkg = "k8s.io/component-base/version."
+		parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+		flags = append(flags,
+			"-X", pkg+"gitVersion="+version, "-X", pkg+"gitMajor="+parts[0], "-X", pkg+"gitMinor="+parts[1], "-X", pkg+"gitTreeState=clean")
+	}
+	return strings.Join(flags, " ")
+}
+
+// stamp is a hash of everything that decides what the binary is.
+func (r recipe) stamp(conformance, version string, toolchain []byte) (string, error) {
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%s\n%q\n%s\n", toolchain, r.args, r.linkerFlags(version))
+	add := func(path string) error {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(conformance, path)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(hash, "%s %d\n", filepath.ToSlash(relative), len(content))
+		_, err = io.Copy(hash, bytes.NewReader(content))
+		return err
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		if err := add(filepath.Join(conformance, r.module, name)); err != nil {
+			return "", err
+		}
+	}
+	if r.sources != "" {
+		err := filepath.WalkDir(filepath.Join(conformance, r.sources), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
+				return err
+			}
+			return add(path)
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+var kubernetesRequirement = regexp.MustCompile(`(?m)^(?:require)?\s+k8s\.io/kubernetes (v1\.\d+\.\d+\S*)$`)
+
+// kubernetesVersion is read from go.mod, so that the version stands in one place.
+func kubernetesVersion(conformance string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(conformance, "go.mod"))
+	if err != nil {
+		return "", err
+	}
+	match := kubernetesRequirement.FindSubmatch(content)
+	if match == nil {
+		return "", fmt.Errorf("%s requires no k8s.io/kubernetes", filepath.Join(conformance, "go.mod"))
+	}
+	return string(match[1]), nil
+}

@@ -1,0 +1,110 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+// Object is any object of the API, as JSON has it.
+type Object = map[string]any
+
+// Client is the little of an API client that suites need. It is not client-go so that the harness builds in seconds, without a cache.
+type Client struct {
+	server, token string
+	http          *http.Client
+}
+
+func newClient(server, caFile, token string) (*Client, error) {
+	ca, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	return &Client{server: server, token: token, http: &http.Client{
+		Timeout:   time.Minute,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}},
+	}}, nil
+}
+
+// Get reads an object or a list.
+func (c *Client) Get(ctx context.Context, path string) (Object, error) {
+	return c.do(ctx, http.MethodGet, path, "", nil)
+}
+
+// Create posts an object to its collection.
+func (c *Client) Create(ctx context.Context, path string, object Object) (Object, error) {
+	return c.do(ctx, http.MethodPost, path, "application/json", object)
+}
+
+// Patch applies a JSON merge patch.
+func (c *Client) Patch(ctx context.Context, path string, patch Object) (Object, error) {
+	return c.do(ctx, http.MethodPatch, path, "application/merge-patch+json", patch)
+}
+
+// Delete deletes an object with a grace period.
+func (c *Client) Delete(ctx context.Context, path string, graceSeconds int) (Object, error) {
+	return c.do(ctx, http.MethodDelete, path, "application/json",
+		Object{"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": graceSeconds})
+}
+
+func (c *Client) ready(ctx context.Context) error {
+	_, err := c.send(ctx, http.MethodGet, "/readyz", "", nil)
+	return err
+}
+
+func (c *Client) do(ctx context.Context, method, path, contentType string, body Object) (Object, error) {
+	answer, err := c.send(ctx, method, path, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	var object Object
+	if err := json.Unmarshal(answer, &object); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return object, nil
+}
+
+func (c *Client) send(ctx context.Context, method, path, contentType string, body Object) ([]byte, error) {
+	var reader io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		reader = bytes.NewReader(text)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.server+path, reader)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.token)
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode >= 300 {
+		var status struct{ Message string }
+		if json.Unmarshal(answer, &status) == nil && status.Message != "" {
+			answer = []byte(status.Message)
+		}
+		return nil, fmt.Errorf("%s %s: %s: %s", method, path, response.Status, answer)
+	}
+	return answer, nil
+}
