@@ -167,8 +167,12 @@ impl Kinds {
             let gone = self.discovery.served(running.versions.id()) == kubequota_cluster::Served::Not;
             gone || running.stops_at().is_some_and(|at| at <= now)
         };
-        let stopped: Vec<KindId> =
-            self.monitors.iter().filter(|(_, running)| over(running)).map(|(kind, _)| *kind).collect();
+        let stopped: Vec<KindId> = self
+            .monitors
+            .iter()
+            .filter(|(_, running)| over(running))
+            .map(|(kind, _)| *kind)
+            .collect();
         for kind in stopped {
             self.stop(kind);
         }
@@ -252,7 +256,7 @@ impl Kinds {
                     .update(|accounts, now, time| accounts.device_classes_absent(now, time));
             }
             kubequota_cluster::Served::Unknown(_) => {
-                self.state.update(|accounts, _, _| accounts.device_classes_failing())
+                self.state.update(|accounts, _, _| accounts.device_classes_failing());
             }
         }
     }

@@ -160,9 +160,9 @@ impl State {
         self.note_waiting(dirty.iter().map(|(key, _)| key.clone()));
         for (key, missing) in dirty {
             if missing {
-                self.missing_usage.add(key)
+                self.missing_usage.add(key);
             } else {
-                self.primary.add(key)
+                self.primary.add(key);
             }
         }
         for notice in notices {

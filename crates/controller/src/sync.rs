@@ -78,7 +78,10 @@ async fn carry_out(state: &Shared, writer: &StatusWriter, write: &StatusWrite) -
         WriteOutcome::Landed { .. } => (SyncResult::Written, None),
         WriteOutcome::Conflict => (SyncResult::Conflict, None),
         WriteOutcome::Gone => (SyncResult::Gone, None),
-        WriteOutcome::Rejected { message, .. } => (SyncResult::Error, Some(format!("the server does not take it: {message}"))),
+        WriteOutcome::Rejected { message, .. } => (
+            SyncResult::Error,
+            Some(format!("the server does not take it: {message}")),
+        ),
         WriteOutcome::TooMany { .. } => (SyncResult::Error, Some("the server wants fewer requests".to_owned())),
         WriteOutcome::Refused(error) | WriteOutcome::Unknown(error) => (SyncResult::Error, Some(error.to_string())),
     };

@@ -1,5 +1,7 @@
 //! The controller against the embedded API server, under paused time: what follows an event, and what no fault may lose.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -95,7 +97,8 @@ impl Running {
     }
 }
 
-fn quota(name: &str, hard: Value) -> Value {
+fn quota(name: &str, hard: impl Into<Value>) -> Value {
+    let hard = hard.into();
     json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"namespace": "a", "name": name}, "spec": {"hard": hard}})
 }
 
@@ -202,13 +205,13 @@ async fn a_quota_edited_is_counted_anew() {
     running.until_used("q", &[("pods", "2")]).await;
     server
         .modify("resourcequotas", "a", "q", |quota| {
-            quota["spec"]["hard"] = json!({"requests.cpu": "5"})
+            quota["spec"]["hard"] = json!({"requests.cpu": "5"});
         })
         .unwrap();
     running.until_used("q", &[("requests.cpu", "2")]).await;
     server
         .modify("resourcequotas", "a", "q", |quota| {
-            quota["spec"]["scopes"] = json!(["Terminating"])
+            quota["spec"]["scopes"] = json!(["Terminating"]);
         })
         .unwrap();
     running.stays_used("q", &[("requests.cpu", "1")]).await;
@@ -359,13 +362,13 @@ async fn writes_that_conflict_fail_or_are_not_answered_settle() {
             sleep(Duration::from_secs(1)).await;
             server
                 .modify("resourcequotas", "a", "q", |quota| {
-                    quota["metadata"]["labels"] = json!({"n": "1"})
+                    quota["metadata"]["labels"] = json!({"n": "1"});
                 })
                 .unwrap();
             sleep(Duration::from_secs(1)).await;
             server
                 .modify("resourcequotas", "a", "q", |quota| {
-                    quota["metadata"]["labels"] = json!({"n": "2"})
+                    quota["metadata"]["labels"] = json!({"n": "2"});
                 })
                 .unwrap();
         }
@@ -390,13 +393,13 @@ async fn watches_that_break_expire_or_fall_silent_lose_nothing() {
             server.create(pod("p1", "1")).unwrap();
             let running = start(&server, without_resync());
             running.until_used("q", &[("pods", "1")]).await;
-            server.set_watches(resource, mode.clone());
+            server.set_watches(resource, mode);
             server.create(pod("p2", "1")).unwrap();
             server.remove("pods", "a", "p1");
             server.create(pod("p3", "1")).unwrap();
             server
                 .modify("resourcequotas", "a", "q", |quota| {
-                    quota["spec"]["hard"] = json!({"pods": "9", "count/pods": "9"})
+                    quota["spec"]["hard"] = json!({"pods": "9", "count/pods": "9"});
                 })
                 .unwrap();
             let began = Instant::now();
@@ -447,7 +450,7 @@ async fn a_charge_for_a_create_that_failed_is_given_back_after_the_grace() {
     // As the built-in plugin does before a create that then fails.
     server
         .modify("resourcequotas", "a", "q", |quota| {
-            quota["status"]["used"]["pods"] = "3".into()
+            quota["status"]["used"]["pods"] = "3".into();
         })
         .unwrap();
     let charged = Instant::now();
@@ -483,7 +486,7 @@ async fn a_charge_is_kept_until_its_object_is_stored() {
     // Something else makes the controller write meanwhile.
     server
         .modify("resourcequotas", "a", "q", |quota| {
-            quota["spec"]["hard"] = json!({"pods": "9", "count/pods": "9"})
+            quota["spec"]["hard"] = json!({"pods": "9", "count/pods": "9"});
         })
         .unwrap();
     running.until_used("q", &[("pods", "1"), ("count/pods", "0")]).await;
@@ -577,7 +580,7 @@ async fn someone_else_who_writes_is_noticed() {
     assert!(running.metric("kubequota_foreign_status_writes_total 0"));
     server
         .modify("resourcequotas", "a", "q", |quota| {
-            quota["status"]["used"]["pods"] = "0".into()
+            quota["status"]["used"]["pods"] = "0".into();
         })
         .unwrap();
     running.stays_used("q", &[("pods", "1")]).await;

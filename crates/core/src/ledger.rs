@@ -324,10 +324,15 @@ pub struct Drift {
 impl Namespace {
     /// All charges, always in the same order: sums of different formats are printed in the format of what came first.
     fn charges<'a>(&'a self, charges: &'a Charges) -> impl Iterator<Item = (KindId, &'a Charge)> {
-        let entries = self.objects.iter().flat_map(|(kind, objects)| objects.iter().map(|(id, entry)| (*kind, *id, *entry)));
+        let entries = self
+            .objects
+            .iter()
+            .flat_map(|(kind, objects)| objects.iter().map(|(id, entry)| (*kind, *id, *entry)));
         let mut entries: Vec<(KindId, ObjectId, Entry)> = entries.collect();
         entries.sort_unstable_by_key(|(kind, id, _)| (*kind, *id));
-        entries.into_iter().filter_map(|(kind, _, entry)| Some((kind, charges.get(entry.charge()?))))
+        entries
+            .into_iter()
+            .filter_map(|(kind, _, entry)| Some((kind, charges.get(entry.charge()?))))
     }
 
     fn count_invalid(&mut self, kind: KindId, old: Option<Entry>, new: Option<Entry>) {
