@@ -1,7 +1,7 @@
 //! The ledger: one charge for each object, and for each quota the running sums of what it counts.
 //!
 //! An event costs the quotas of its namespace times the names it touches, never the namespace's objects. Charges are interned, since
-//! replicas are charged alike. [`usage::recount`](crate::usage::recount) is its oracle: [`Ledger::recount`] compares the two.
+//! replicas are charged alike. [`usage::recount`] is its oracle: [`Ledger::recount`] compares the two.
 //!
 //! An object that can't be read is kept as an invalid record with the charge it last had, if any. While there is one, what its kind feeds
 //! can't be told from the sums alone: [`Ledger::is_clouded`].
