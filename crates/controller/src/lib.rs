@@ -1,7 +1,7 @@
 //! The controller: keeps `status.used` of every ResourceQuota right.
 //!
 //! It takes the place of kube-controller-manager's `resourcequota-controller` (v1.37). [`kubequota_core::accounts`] decides; here are the
-//! hands: monitors feed it ([`quotas`], [`replenishment`], [`kinds`]), two queues of quotas hand out work (`queue`), workers carry plans
+//! hands: monitors feed it (`quotas`, `replenishment`, `kinds`), two queues of quotas hand out work (`queue`), workers carry plans
 //! out (`sync`), and timers see to what comes with no event (`resync`, `expiry`). [`start::run`] puts them together.
 
 mod dry_run;
