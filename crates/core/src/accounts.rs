@@ -806,16 +806,6 @@ impl Accounts {
                 .iter_mut()
                 .for_each(|(_, delta)| delta.asked = Quantity::zero());
         }
-        let charge = self.inventory.ledger().charge(namespace, kind, id);
-        if let Some(by_spec) = charge.and_then(|charge| charge.spec_usage.as_ref())
-            && !known
-        {
-            // What the status of a new object adds came after its admission.
-            for (_, delta) in &mut outcome.deltas {
-                let charged = by_spec.get(delta.name.as_str()).cloned().unwrap_or_default();
-                delta.asked = std::mem::take(&mut delta.asked).min(charged);
-            }
-        }
         if let Some(error) = outcome.unreadable.clone() {
             let kind = self.inventory.registry().evaluator(kind).group_resource().clone();
             self.notices.push(Notice::Unreadable {

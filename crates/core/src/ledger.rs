@@ -354,7 +354,6 @@ impl Namespace {
     /// One object's charge goes from `old` to `new`.
     fn settle(&mut self, kind: KindId, old: Option<&Charge>, new: Option<&Charge>) -> Vec<Delta> {
         let mut deltas = Vec::new();
-        let is_new = old.is_none();
         for (quota, sums) in &mut self.quotas {
             let old = old.filter(|charge| sums.counts(kind, charge));
             let new = new.filter(|charge| sums.counts(kind, charge));
@@ -379,8 +378,6 @@ impl Namespace {
                 *sum += &by;
                 let asked = if by.is_negative() {
                     Quantity::zero()
-                } else if is_new {
-                    by.clone()
                 } else {
                     asked(name.as_str()).max(Quantity::zero()).min(by.clone())
                 };
@@ -609,8 +606,8 @@ mod tests {
     fn asked() {
         let (mut ledger, _, pods) = ledger();
         let steps = [
-            // All of a new object is what a client asked for.
-            (by_spec("cpu=5", "cpu=2"), "q:cpu+5/5"),
+            // What the status of a new object adds came after its admission.
+            (by_spec("cpu=5", "cpu=2"), "q:cpu+5/2"),
             // The spec moved, the usage did not.
             (by_spec("cpu=5", "cpu=4"), ""),
             (by_spec("cpu=7", "cpu=4"), "q:cpu+2/0"),
