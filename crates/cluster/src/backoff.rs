@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Delays that double from `first` to `most`, each lengthened at random by up to its own length, so that many clients
-/// do not come back at once. After a while without failure they begin anew. The default has the numbers of client-go's
-/// reflector.
+/// do not come back at once. After a while without failure they begin anew. The default has the delays of client-go's
+/// reflector, which are forgotten sooner here: two restarts of a server within two minutes are no reason to stay away.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     /// The first delay.
@@ -29,13 +29,13 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Delays from `first` to `most`, begun anew after 2 minutes without failure.
+    /// Delays from `first` to `most`, begun anew after 15 seconds without failure.
     #[must_use]
     pub fn new(first: Duration, most: Duration) -> Self {
         Backoff {
             first,
             most,
-            healthy_after: Duration::from_secs(120),
+            healthy_after: Duration::from_secs(15),
             step: 0,
             until: None,
         }
@@ -102,7 +102,7 @@ mod tests {
             let delay = backoff.next(&mut random);
             assert!(expected <= delay && delay < expected * 2, "{delay:?} for {expected:?}");
             expected = (expected * 2).min(Duration::from_secs(30));
-            tokio::time::advance(delay + Duration::from_secs(119)).await;
+            tokio::time::advance(delay + Duration::from_secs(14)).await;
         }
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(backoff.next(&mut random) < Duration::from_millis(1600));

@@ -54,7 +54,7 @@ impl Default for ClientOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The kubeconfig that was named can't be used.
-    #[error("the kubeconfig {} can't be used: {cause}; correct it, or name another one with --kubeconfig", path.display())]
+    #[error("the kubeconfig {} can't be used: {cause}; correct it, or name another one with --kubeconfig (or another context with --context)", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
@@ -63,7 +63,7 @@ pub enum ConnectError {
     },
     /// The kubeconfig that the environment gives can't be used.
     #[error(
-        "the kubeconfig (KUBECONFIG, else ~/.kube/config) can't be used: {cause}; correct it, or name another one with --kubeconfig"
+        "the kubeconfig (KUBECONFIG, else ~/.kube/config) can't be used: {cause}; correct it, or name another one with --kubeconfig (or another context with --context)"
     )]
     DefaultKubeconfig {
         /// What is wrong with it.

@@ -67,7 +67,8 @@ impl Default for MonitorOptions {
             idle,
             longest_event: longest,
             backoff: Backoff::default(),
-            forbidden_backoff: Backoff::new(Duration::from_secs(30), Duration::from_secs(60)),
+            // A server that has just started refuses everything until it knows its roles: the first tries come soon.
+            forbidden_backoff: Backoff::new(Duration::from_millis(800), Duration::from_secs(60)),
             seed: None,
         }
     }
