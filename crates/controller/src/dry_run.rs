@@ -10,6 +10,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use std::sync::atomic::AtomicU64;
+use tokio::time::Instant;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
@@ -37,6 +38,8 @@ pub(crate) struct DryRun {
     recorded: Values,
     /// The names exported for each quota, to take away those that are gone.
     exported: Mutex<HashMap<QuotaKey, ResourceList>>,
+    /// Since when the two have differed.
+    differing: Mutex<HashMap<QuotaKey, Instant>>,
 }
 
 impl DryRun {
@@ -56,6 +59,7 @@ impl DryRun {
             computed,
             recorded,
             exported: Mutex::default(),
+            differing: Mutex::default(),
         }
     }
 
@@ -85,8 +89,20 @@ impl DryRun {
         }
     }
 
+    /// Notes whether a quota's status differs from what would be written, and since when it does.
+    pub(crate) fn differs_since(&self, key: &QuotaKey, differs: bool) -> Option<Instant> {
+        let mut differing = self.differing.lock();
+        if differs {
+            Some(*differing.entry(key.clone()).or_insert_with(Instant::now))
+        } else {
+            differing.remove(key);
+            None
+        }
+    }
+
     /// Takes a quota's figures away.
     pub(crate) fn gone(&self, key: &QuotaKey) {
+        self.differing.lock().remove(key);
         for name in self.exported.lock().remove(key).iter().flat_map(ResourceList::names) {
             let labels = Labels::new(key, name.as_str());
             self.computed.remove(&labels);

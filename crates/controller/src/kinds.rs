@@ -3,13 +3,13 @@
 //! A kind's monitor starts when the first quota names it, and stops a while after the last. What the server serves is discovered again when
 //! CustomResourceDefinitions or APIServices change, when a quota names what is not known, and on a slow timer.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kubequota_cluster::monitor::{Monitor, MonitorHandle, MonitorOptions, Sink, Update};
 use kubequota_cluster::{ApiResource, Discovery, Versions};
-use kubequota_core::accounts::Served;
+use kubequota_core::accounts::{Accounts, Served};
 use kubequota_core::evaluators::ViewKind;
 use kubequota_core::inventory::DeviceClassView;
 use kubequota_core::registry::KindId;
@@ -40,6 +40,8 @@ struct Kinds {
     discovery: Discovery,
     monitors: HashMap<KindId, Running>,
     device_classes: Option<(Versions, MonitorHandle)>,
+    /// The unknown kinds that quotas named when discovery was last asked, or is about to be.
+    asked: BTreeSet<GroupResource>,
 }
 
 struct Running {
@@ -71,40 +73,80 @@ pub(crate) async fn run(state: Shared) {
         discovery: Discovery::default(),
         monitors: HashMap::new(),
         device_classes: None,
+        asked: BTreeSet::new(),
     };
-    let mut discover_at = vec![Instant::now()];
+    let mut schedule = Schedule::default();
     loop {
-        let now = Instant::now();
-        if discover_at.iter().any(|at| *at <= now) {
-            discover_at.retain(|at| *at > now);
-            let again = if kinds.discover(&discovered).await {
+        if schedule.is_due(Instant::now()) {
+            let answered = kinds.discover(&discovered).await;
+            let period = if answered {
                 kinds.state.options.discovery_period
             } else {
                 RETRY
             };
-            discover_at.push(Instant::now() + again);
+            schedule.done(Instant::now(), period);
+            kinds.asked = kinds.state.read(Accounts::unknown_kinds);
         }
         kinds.adjust();
-        let next = discover_at.iter().copied().chain(kinds.next_stop()).min();
         tokio::select! {
-            () = sleep_until(next.unwrap_or(now + RETRY)) => {}
+            () = sleep_until(schedule.next().min(kinds.next_stop().unwrap_or_else(|| schedule.next()))) => {}
             () = kinds.state.wanted.notified() => {
-                if kinds.state.read(|accounts| accounts.has_unknown_kinds()) {
-                    discover_at.push(Instant::now() + AFTER_CHANGE[0]);
+                // A kind that is not served is asked for once, not for as long as a quota names it.
+                let unknown = kinds.state.read(Accounts::unknown_kinds);
+                if !unknown.is_subset(&kinds.asked) {
+                    schedule.also(&[AFTER_CHANGE[0]]);
                 }
+                kinds.asked = unknown;
                 // Quotas often come by the dozen.
                 sleep(Duration::from_millis(5)).await;
             }
-            () = apis_changed.notified() => discover_at.extend(AFTER_CHANGE.map(|after| Instant::now() + after)),
+            () = apis_changed.notified() => schedule.also(&AFTER_CHANGE),
         }
-        coalesce(&mut discover_at);
     }
 }
 
-/// Moments that lie close together are one.
-fn coalesce(moments: &mut Vec<Instant>) {
-    moments.sort_unstable();
-    moments.dedup_by(|later, earlier| *later - *earlier < AFTER_CHANGE[0]);
+/// When discovery is asked: in a while, and at some moments before that.
+#[derive(Debug)]
+struct Schedule {
+    regular: Instant,
+    extra: BTreeSet<Instant>,
+}
+
+impl Default for Schedule {
+    /// At once.
+    fn default() -> Self {
+        Schedule {
+            regular: Instant::now(),
+            extra: BTreeSet::new(),
+        }
+    }
+}
+
+impl Schedule {
+    /// After these times too.
+    fn also(&mut self, after: &[Duration]) {
+        let now = Instant::now();
+        // However often something changes, the moments stay few: the next is not put off, and the last is not lost.
+        let kept = [self.extra.first(), self.extra.last()].map(Option::<&Instant>::copied);
+        let new = after.iter().map(|after| now + *after);
+        self.extra = kept.into_iter().flatten().chain(new).collect();
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.next() <= now
+    }
+
+    fn next(&self) -> Instant {
+        self.extra
+            .first()
+            .map_or(self.regular, |extra| self.regular.min(*extra))
+    }
+
+    /// It was asked: regularly after `period`, and at the moments that are still to come.
+    fn done(&mut self, now: Instant, period: Duration) {
+        self.extra.retain(|extra| *extra > now);
+        self.regular = now + period;
+    }
 }
 
 impl Kinds {
@@ -216,7 +258,13 @@ impl Kinds {
 
     fn stop(&mut self, kind: KindId) {
         if let Some(running) = self.monitors.remove(&kind) {
-            tracing::info!(kind = %running.versions.id(), "no quota names it any more, or it is gone: no longer watched");
+            let gone = self.discovery.served(running.versions.id()) == kubequota_cluster::Served::Not;
+            let why = if gone {
+                "it is no longer served"
+            } else {
+                "no quota names it any more"
+            };
+            tracing::info!(kind = %running.versions.id(), "no longer watched: {why}");
             self.state.versions.lock().remove(running.versions.id());
             self.state
                 .update(|accounts, now, time| accounts.kind_dropped(kind, now, time));

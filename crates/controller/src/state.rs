@@ -1,6 +1,6 @@
 //! What the controller's tasks share: the accounts, and all that follows from a change of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ pub(crate) struct State {
     troubles: Mutex<OncePer>,
     /// How often writes of a quota have failed in a row.
     failures: Mutex<HashMap<QuotaKey, u32>>,
+    /// Quotas whose status may not be written.
+    forbidden: Mutex<HashSet<QuotaKey>>,
     /// Since when quotas have waited for a write.
     waiting: Mutex<HashMap<QuotaKey, Instant>>,
     epoch: Instant,
@@ -75,6 +77,7 @@ impl State {
             versions: Mutex::default(),
             quotas_listed: Notify::new(),
             waiting: Mutex::default(),
+            forbidden: Mutex::default(),
             wanted: Notify::new(),
             deadlines: Notify::new(),
             lists: Arc::new(Semaphore::new(CONCURRENT_LISTS)),
@@ -179,8 +182,14 @@ impl State {
 
     /// Logs a trouble, unless it was logged just before.
     pub(crate) fn trouble(&self, about: &str, trouble: &str) {
+        self.trouble_such_as(about, trouble, "");
+    }
+
+    /// Logs a trouble with an example of it, unless it was logged just before, be it with another example.
+    pub(crate) fn trouble_such_as(&self, about: &str, trouble: &str, example: &str) {
         if let Some(repeats) = self.troubles.lock().check(about, trouble, Instant::now()) {
-            tracing::warn!(about, repeats, "{trouble}");
+            let colon = if example.is_empty() { "" } else { ": " };
+            tracing::warn!(about, repeats, "{trouble}{colon}{example}");
         }
     }
 
@@ -197,11 +206,13 @@ impl State {
             Notice::ForeignWrite { .. } if self.dry_run.is_some() => {}
             Notice::ForeignWrite { quota, name, from, to } => {
                 self.metrics.kubequota.foreign_status_write();
-                let trouble = format!(
-                    "someone else lowered status.used[{name}] from {from} to {to}: is another quota controller still on? \
-                     (kube-controller-manager --controllers=*,-resourcequota-controller takes its own out)"
+                let trouble = "someone else lowers status.used: is another quota controller still on? \
+                     (kube-controller-manager --controllers=*,-resourcequota-controller takes its own out)";
+                self.trouble_such_as(
+                    "foreign writes",
+                    trouble,
+                    &format!("quota {quota}, {name} from {from} to {to}"),
                 );
-                self.trouble(&format!("quota {quota}"), &trouble);
             }
             Notice::Unreadable { kind, object, error } => {
                 let trouble = format!("can't be charged, what {kind} feed in its namespace keeps its figures: {error}");
@@ -247,13 +258,40 @@ impl State {
     /// A write of `key` was answered.
     pub(crate) fn succeeded(&self, key: &QuotaKey) {
         self.failures.lock().remove(key);
+        if self.forbidden.lock().remove(key) {
+            self.tell_forbidden();
+        }
+    }
+
+    /// A write of `key` was refused for want of a permission. That is the same for all quotas, so it is told once.
+    pub(crate) fn forbidden(&self, key: &QuotaKey, answer: &str) {
+        self.trouble_such_as(STATUS_WRITES, MAY_NOT_WRITE, answer);
+        if self.forbidden.lock().insert(key.clone()) {
+            self.tell_forbidden();
+        }
+    }
+
+    fn tell_forbidden(&self) {
+        let count = self.forbidden.lock().len();
+        if count == 0 {
+            self.readiness.clear(STATUS_WRITES);
+            self.trouble_over(STATUS_WRITES);
+        } else {
+            self.readiness
+                .degraded(STATUS_WRITES, format!("{MAY_NOT_WRITE} ({count} quotas wait)"));
+        }
     }
 
     /// Brings the gauges, and what readiness tells beside, up to date.
     pub(crate) fn export(&self) {
         let accounts = self.accounts.lock();
         let metrics = &self.metrics.kubequota;
-        let frozen = accounts.frozen_names();
+        let frozen = accounts.frozen_names().count();
+        let some: Vec<String> = accounts
+            .frozen_names()
+            .take(NAMED)
+            .map(|(quota, name)| format!("{name} of {quota}"))
+            .collect();
         metrics.set_frozen_names(frozen);
         metrics.set_pending_charges(accounts.pending_charges());
         let inventory = accounts.inventory();
@@ -266,12 +304,22 @@ impl State {
         if frozen == 0 {
             self.readiness.clear(FROZEN);
         } else {
+            let more = if frozen > NAMED { ", ..." } else { "" };
+            let some = some.join(", ");
             self.readiness.degraded(
                 FROZEN,
-                format!("{frozen} names of quotas keep their figures: see the log for what can't be read"),
+                format!("{frozen} can't be recounted, the log says why: {some}{more}"),
             );
         }
     }
 }
 
 const FROZEN: &str = "frozen names";
+
+/// So many frozen names are shown.
+const NAMED: usize = 5;
+
+const STATUS_WRITES: &str = "status writes";
+
+const MAY_NOT_WRITE: &str =
+    "may not patch the status of quotas: grant verb patch on resourcequotas/status in API group \"\" (a ClusterRole)";

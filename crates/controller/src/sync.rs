@@ -12,6 +12,12 @@ use tokio::time::Instant;
 use crate::queue::Queue;
 use crate::state::Shared;
 
+/// A difference that lasts this long is told in a dry run: longer than a charge may be pending.
+const LASTING: Duration = Duration::from_secs(20);
+
+/// Nobody grants a permission within less.
+const FORBIDDEN_PAUSE: Duration = Duration::from_secs(5);
+
 /// Works a queue off until it is closed.
 pub(crate) async fn work(state: Shared, queue: Queue) {
     let writer = StatusWriter::new(state.cluster.clone());
@@ -46,9 +52,14 @@ async fn sync(state: &Shared, writer: &StatusWriter, key: &QuotaKey) -> SyncResu
     }
     if let Some(dry_run) = &state.dry_run {
         dry_run.export(&quota, write.as_ref());
-        match &write {
-            Some(write) => state.trouble(&format!("dry run, quota {key}"), &would_write(write)),
-            None => state.trouble_over(&format!("dry run, quota {key}")),
+        let about = format!("dry run, quota {key}");
+        match (&write, dry_run.differs_since(key, write.is_some())) {
+            // Whoever keeps the quotas needs a moment too: what differs for long is worth a line.
+            (Some(write), Some(since)) if since.elapsed() >= LASTING => {
+                state.trouble_such_as(&about, "the status should be another", &would_write(write));
+            }
+            (_, Some(since)) => state.primary.add_at(key.clone(), since + LASTING),
+            _ => state.trouble_over(&about),
         }
         return if write.is_some() || deferred {
             SyncResult::Deferred
@@ -87,11 +98,15 @@ async fn carry_out(state: &Shared, writer: &StatusWriter, write: &StatusWrite) -
     };
     let pause = match trouble {
         Some(trouble) => {
-            // A missing permission is the same for all quotas: it is named once.
-            let forbidden = matches!(&outcome, WriteOutcome::Refused(error) if error.is_forbidden());
-            state.trouble(if forbidden { "status of quotas" } else { &about }, &trouble);
             state.primary.retried();
-            state.failed(key)
+            let pause = state.failed(key);
+            if matches!(&outcome, WriteOutcome::Refused(error) if error.is_forbidden()) {
+                state.forbidden(key, &trouble);
+                pause.max(FORBIDDEN_PAUSE)
+            } else {
+                state.trouble(&about, &trouble);
+                pause
+            }
         }
         None => {
             state.succeeded(key);

@@ -617,3 +617,110 @@ async fn the_periodic_recount_finds_nothing_to_correct() {
     running.until_used("q", &[("pods", "20"), ("requests.cpu", "2")]).await;
     assert!(running.metric("kubequota_recount_drift_total 0"));
 }
+
+impl Running {
+    /// How often discovery has been asked.
+    fn discoveries(&self) -> usize {
+        self.server
+            .requests()
+            .iter()
+            .filter(|request| request.path == "/apis")
+            .count()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn discovery_is_not_asked_in_a_loop() {
+    let server = server();
+    server
+        .create(quota(
+            "q",
+            json!({"pods": "9", "count/deployment.apps": "5", "count/nodes": "1"}),
+        ))
+        .unwrap();
+    let running = start(&server, without_resync());
+    running.until_used("q", &[("pods", "0")]).await;
+    sleep(Duration::from_secs(10)).await;
+    let before = running.discoveries();
+    sleep(Duration::from_secs(300)).await;
+    let asked = running.discoveries() - before;
+    assert!(
+        (9..=12).contains(&asked),
+        "asked {asked} times in 5 minutes, for names that nothing counts"
+    );
+
+    for round in 0..10 {
+        let name = format!("v{round}.example.com");
+        server
+            .create(
+                json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": name}}),
+            )
+            .unwrap();
+        sleep(Duration::from_millis(1100)).await;
+    }
+    sleep(Duration::from_secs(10)).await;
+    let before = running.discoveries();
+    sleep(Duration::from_secs(300)).await;
+    let asked = running.discoveries() - before;
+    assert!(
+        (9..=12).contains(&asked),
+        "asked {asked} times in 5 minutes after APIs had changed"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn quotas_made_one_after_the_other_can_be_used_at_once() {
+    let server = server();
+    server.create(config_map("c")).unwrap();
+    let running = start(&server, without_resync());
+    sleep(Duration::from_secs(5)).await;
+    for name in ["q1", "q2", "q3", "q4"] {
+        server.create(quota(name, json!({"configmaps": "5"}))).unwrap();
+        let made = Instant::now();
+        running.until_used(name, &[("configmaps", "1")]).await;
+        assert!(
+            made.elapsed() < Duration::from_millis(500),
+            "{name} could be used after {:?}",
+            made.elapsed()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_permission_to_write_is_told_until_it_is_granted() {
+    let server = server();
+    for name in ["q1", "q2"] {
+        server.create(quota(name, json!({"pods": "9"}))).unwrap();
+    }
+    let forbidden = server.fault(Fault::new(Action::Forbidden).verb("patch").resource("resourcequotas"));
+    let running = start(&server, without_resync());
+    sleep(Duration::from_secs(30)).await;
+    let report = running.readiness.report().brief();
+    assert!(
+        report.contains("status writes") && report.contains("2 quotas wait"),
+        "{report}"
+    );
+    server.clear_fault(forbidden);
+    running.until_used("q1", &[("pods", "0")]).await;
+    running.until_used("q2", &[("pods", "0")]).await;
+    let report = running.readiness.report().brief();
+    assert!(!report.contains("status writes"), "{report}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_everything_while_it_starts_is_asked_again_soon() {
+    let server = server();
+    server.create(quota("q", json!({"pods": "9"}))).unwrap();
+    let running = start(&server, without_resync());
+    running.until_used("q", &[("pods", "0")]).await;
+    sleep(Duration::from_secs(60)).await;
+    let refuses = server.fault(Fault::new(Action::Forbidden));
+    server.set_watches("pods", WatchMode::Ended);
+    server.set_watches("resourcequotas", WatchMode::Ended);
+    sleep(Duration::from_secs(3)).await;
+    server.clear_fault(refuses);
+    server.create(pod("p", "1")).unwrap();
+    let back = Instant::now();
+    running.until_used("q", &[("pods", "1")]).await;
+    assert!(back.elapsed() < Duration::from_secs(10), "it took {:?}", back.elapsed());
+}

@@ -282,8 +282,10 @@ struct Place {
     listed: Option<Tick>,
     /// When a list was sent that is not answered.
     in_flight: Option<Tick>,
-    /// The next may be sent from then on.
+    /// The next for evidence, or after one that failed, may be sent from then on.
     not_before: Tick,
+    /// The last could not be had.
+    failed: bool,
 }
 
 #[derive(Debug)]
@@ -379,19 +381,16 @@ impl Accounts {
         fed.filter(move |kind| self.kinds.get(kind).is_some_and(served))
     }
 
-    /// Whether some quota counts a kind that is not known (yet): discovery may have to be asked again.
+    /// The kinds that some quota counts and nothing is known of: a mistake of the quota's, or discovery has to be asked again.
     #[must_use]
-    pub fn has_unknown_kinds(&self) -> bool {
+    pub fn unknown_kinds(&self) -> BTreeSet<GroupResource> {
         let accounts = self.accounts.values().flat_map(BTreeMap::values);
-        accounts.into_iter().any(|account| {
-            let mut counted = account
-                .quota
-                .spec
-                .hard
-                .names()
-                .filter(|name| name.as_str().starts_with(COUNT_PREFIX));
-            counted.any(|name| !account.feed.tracks(name.as_str()))
-        })
+        let unfed = accounts.flat_map(|account| {
+            let names = account.quota.spec.hard.names();
+            names.filter(|name| !account.feed.tracks(name.as_str()))
+        });
+        let counted = unfed.filter_map(|name| name.as_str().strip_prefix(COUNT_PREFIX));
+        counted.map(GroupResource::parse).collect()
     }
 
     /// Whether some quota has a name that device classes decide about.
@@ -400,19 +399,16 @@ impl Accounts {
         self.extended > 0
     }
 
-    /// How many names of quotas are frozen: what feeds them can't be read or listed, or their quota's selector is invalid.
-    #[must_use]
-    pub fn frozen_names(&self) -> usize {
+    /// The names of quotas that are frozen: what feeds them can't be read or listed, or their quota's selector is invalid.
+    pub fn frozen_names(&self) -> impl Iterator<Item = (&QuotaKey, &ResourceName)> {
         let accounts = self.accounts.values().flat_map(BTreeMap::values);
-        accounts
-            .map(|account| {
-                account
-                    .names
-                    .iter()
-                    .filter(|(name, pending)| self.is_frozen(account, name, pending))
-                    .count()
-            })
-            .sum()
+        accounts.flat_map(move |account| {
+            let frozen = account
+                .names
+                .iter()
+                .filter(move |(name, pending)| self.is_frozen(account, name, pending));
+            frozen.map(|(name, _)| (&account.quota.key, name))
+        })
     }
 
     /// How many names have something pending.
@@ -429,9 +425,7 @@ impl Accounts {
     }
 
     fn is_frozen(&self, account: &Account, name: &ResourceName, pending: &Pending) -> bool {
-        account.selector_error.is_some()
-            || pending.is_frozen()
-            || (pending.unresolved_since().is_some() && self.is_failing(&account.feed, name))
+        account.selector_error.is_some() || pending.is_frozen() || self.is_failing(&account.feed, name)
     }
 
     fn account(&self, key: &QuotaKey) -> Option<&Account> {
@@ -634,7 +628,6 @@ impl Accounts {
         let serves = |(id, evaluator): (KindId, &Arc<dyn Evaluator>)| (id, served.serves(evaluator.group_resource()));
         let kinds: Vec<(KindId, Option<bool>)> = evaluators.map(serves).collect();
         self.served = Some(served);
-        self.wanted_changed = true;
         let mut feeds_change = false;
         for (kind, served) in kinds {
             match (served, self.kinds.get_mut(&kind)) {
@@ -992,6 +985,7 @@ impl Accounts {
         }
         let place = self.place(kind, namespace);
         place.listed = place.listed.max(Some(sent_at));
+        place.failed = false;
         for key in self.keys_in(namespace) {
             self.resolve(&key);
         }
@@ -999,7 +993,8 @@ impl Accounts {
 
     /// It could not be had. It will be asked for again.
     pub fn namespace_list_failed(&mut self, kind: KindId, namespace: &str) {
-        self.place(kind, namespace).in_flight = None;
+        let place = self.place(kind, namespace);
+        (place.in_flight, place.failed) = (None, true);
         self.dirty.extend(self.keys_in(namespace));
     }
 
@@ -1192,7 +1187,8 @@ impl Accounts {
 
     fn plan_lists(&self, account: &Account, name: &ResourceName, kinds: &[KindId], now: Tick, plan: &mut Plan) {
         let Some(pending) = account.names.get(name) else { return };
-        let needed_since = match (pending.unresolved_since(), pending.evidence(now, self.settings.grace)) {
+        let unresolved = pending.unresolved_since();
+        let needed_since = match (unresolved, pending.evidence(now, self.settings.grace)) {
             (Some(since), _) => since,
             (None, Evidence::NeededAt(at)) if at <= now => at,
             (None, Evidence::NeededAt(at)) => return plan.again(at),
@@ -1207,7 +1203,10 @@ impl Accounts {
             }
             match self.places.get(kind).and_then(|places| places.get(namespace)) {
                 Some(place) if place.in_flight.is_some() => {}
-                Some(place) if place.not_before > now => plan.again(place.not_before),
+                // Evidence can wait; a quota that has just been made can't be used before its list.
+                Some(place) if place.not_before > now && (unresolved.is_none() || place.failed) => {
+                    plan.again(place.not_before);
+                }
                 _ => plan.lists.push(*kind),
             }
         }
@@ -1267,7 +1266,6 @@ impl Accounts {
             }
             used.insert(name.clone(), target);
         }
-        // A server keeps no empty map.
         // The server keeps no empty map: none at all says the same.
         if quota.status.hard.as_ref().unwrap_or(&nothing) == &hard && recorded == &used {
             return;
