@@ -50,15 +50,15 @@ pub(crate) struct Args {
     concurrent_resource_quota_syncs: u16,
 
     /// How often everything is recounted; 0 turns that off
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", allow_hyphen_values = true, value_parser = duration)]
     resource_quota_sync_period: Duration,
 
     /// An admitted create is stored within this time of its charge, or never
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", allow_hyphen_values = true, value_parser = duration)]
     admission_grace: Duration,
 
     /// Requests a second to the server; 0 for no limit
-    #[arg(long, value_name = "QPS", default_value = "20", value_parser = qps)]
+    #[arg(long, value_name = "QPS", default_value = "20", allow_hyphen_values = true, value_parser = qps)]
     kube_api_qps: f32,
 
     /// Requests to the server at once
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     port: u16,
 
     /// How long work under way may take to end after SIGTERM
-    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "20s", allow_hyphen_values = true, value_parser = duration)]
     shutdown_grace: Duration,
 
     /// Format of the log
