@@ -2,34 +2,38 @@
 
 use std::process::ExitCode;
 
-use comfy_table::{Attribute, Cell, Color};
+use comfy_table::{Attribute, Cell, Color, Table};
 use jiff::Timestamp;
 use kubequota_quantity::Quantity;
-use kubequota_report::{Audit, Drift, Files, Problem, Resource};
+use kubequota_report::{Audit, Drift, Files, Problem, Resource, Served};
 use kubequota_wire::files;
 
 use crate::input::Input;
 use crate::output::{self, Format, OutputError, Screen};
 
+/// Before names, where the mark of wrong ones stands too.
+const INDENT: &str = "  ";
+
 const EXAMPLES: &str = "\
 Examples:
   # A whole cluster, dumped before; JSON is read faster than YAML
-  kubectl get all,pvc,quota,cm,secret -A -o json > dump/all.json
-  kubequota audit -f dump/
+  kubectl get all,pvc,quota,cm,secret -A -o json > cluster.json
+  kubequota audit -f cluster.json
 
   # One namespace, straight from the cluster
-  kubectl get pods,quota -n team-a -o json | kubequota audit -f -
+  kubectl get all,pvc,quota,cm,secret -n team-a -o json | kubequota audit -f -
 
-  # Only the names whose figures differ
-  kubequota audit -f dump/ -o json | jq '.quotas[].resources[] | select((.drift // \"0\") != \"0\")'
+  # Only the names that have drifted: their figures differ, or nothing is recorded
+  kubequota audit -f cluster.json -o json |
+    jq '.quotas[].resources[] | select(.drift and (.drift != \"0\" or .recorded == null))'
 
   # There are no Widgets in the dump: they count as 0, not as unknown
-  kubequota audit -f dump/ --served Widget.example.com
+  kubequota audit -f cluster.json --served Widget.example.com
 
 Exit codes:
   0  what is recorded agrees with the objects
   1  some name has drifted
-  2  some of the input can't be used (the rest is computed all the same), or the arguments are wrong
+  2  some of the input can't be used (the rest is computed all the same), there is no quota in it, or the arguments are wrong
 
 Custom resources:
   The resource name of a custom kind is taken from its CustomResourceDefinition, if that is among the files.
@@ -57,7 +61,7 @@ pub(crate) struct Args {
     /// A kind that counts as served even without objects, like Widget.example.com or widgets.example.com. Built-in kinds, kinds
     /// with objects, and kinds whose CustomResourceDefinition is among the files count so anyway.
     #[arg(long, value_name = "KIND.GROUP")]
-    served: Vec<String>,
+    served: Vec<Served>,
 }
 
 /// Runs it.
@@ -69,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, OutputError> {
     });
     let audit = objects.finish();
     output::write(args.output, &audit, || text(&audit, Screen::stdout()))?;
-    audit.errors.iter().for_each(output::complain);
+    output::complain(&audit.errors);
     Ok(ExitCode::from(if !audit.errors.is_empty() {
         output::BAD_INPUT
     } else if audit.has_drifted() {
@@ -81,15 +85,29 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, OutputError> {
 
 /// A table, each quota under a heading, and a line that sums up.
 fn text(audit: &Audit, screen: Screen) -> String {
+    let mut whole = table(audit, screen, usize::MAX);
+    if let Some(room) = screen.room(&whole) {
+        whole = table(audit, screen, room);
+    }
+    let mut text = summary(audit);
+    if !audit.quotas.is_empty() {
+        text.insert_str(0, &format!("{}\n\n", whole.trim_fmt()));
+    }
+    text + "\n"
+}
+
+/// The table, with no more than `room` for the first column: longer names go on in the next line.
+fn table(audit: &Audit, screen: Screen, room: usize) -> Table {
     let mut table = screen.table(["RESOURCE", "HARD", "RECORDED", "COMPUTED", "DRIFT"]);
     for quota in &audit.quotas {
-        table.add_row([Cell::new(format!("{}/{}", quota.namespace, quota.name)).add_attribute(Attribute::Bold)]);
+        let heading = wrapped(&format!("{}/{}", quota.namespace, quota.name), room, "");
+        table.add_row([Cell::new(heading).add_attribute(Attribute::Bold)]);
         for resource in &quota.resources {
             // Wrong rows are marked for those who see no colours, too.
             let mark = if resource.has_drifted() { '!' } else { ' ' };
             let figure = |figure: &Option<Quantity>| figure.as_ref().map_or("-".to_owned(), ToString::to_string);
             let cells = [
-                format!("{mark} {}", resource.name),
+                wrapped(&format!("{mark} {}", resource.name), room, INDENT),
                 resource.hard.to_string(),
                 figure(&resource.recorded),
                 figure(&resource.computed),
@@ -104,12 +122,31 @@ fn text(audit: &Audit, screen: Screen) -> String {
                 }
             }));
         }
+        // No quota stands there as if all were told.
+        let missing = match (quota.left_out, quota.resources.len()) {
+            (0, 0) => "(nothing in spec.hard)".to_owned(),
+            (0, _) => continue,
+            (count, _) => format!("({} left out: unreadable)", counted(count, "name")),
+        };
+        table.add_row([wrapped(&format!("{INDENT}{missing}"), room, INDENT)]);
     }
-    let mut text = summary(audit);
-    if !audit.quotas.is_empty() {
-        text.insert_str(0, &format!("{}\n\n", table.trim_fmt()));
+    table
+}
+
+/// In lines of no more than `room`, those after the first one indented.
+fn wrapped(text: &str, room: usize, indent: &str) -> String {
+    let mut lines = String::new();
+    let mut left = room;
+    for character in text.chars() {
+        if left == 0 {
+            lines.push('\n');
+            lines.push_str(indent);
+            left = room - indent.len();
+        }
+        lines.push(character);
+        left -= 1;
     }
-    text + "\n"
+    lines
 }
 
 fn drift(resource: &Resource) -> String {
@@ -121,9 +158,12 @@ fn drift(resource: &Resource) -> String {
     }
 }
 
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// `3 quotas, 14 names: 1 drifted, 2 not computed`
 fn summary(audit: &Audit) -> String {
-    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let mut findings = Vec::new();
     let mut find = |count: usize, text: String| {
         if count > 0 {
@@ -203,8 +243,30 @@ spec: {containers: [{name: c, resources: {requests: {cpu: 0.5}}}]}
 
     #[test]
     fn nothing_found() {
-        insta::assert_snapshot!(text(&audit(""), PLAIN), @"0 quotas, 0 names: no drift");
-        insta::assert_snapshot!(text(&audit("kind: x"), PLAIN), @"0 quotas, 0 names: 1 error");
+        insta::assert_snapshot!(text(&audit(""), PLAIN), @"0 quotas, 0 names: 1 error");
+        insta::assert_snapshot!(text(&audit("kind: x"), PLAIN), @"0 quotas, 0 names: 2 errors");
+    }
+
+    #[test]
+    fn names_left_out() {
+        let quota = |name: &str, hard: &str| {
+            format!(
+                "apiVersion: v1\nkind: ResourceQuota\nmetadata: {{name: {name}}}\nspec: {{hard: {{{hard}}}}}\n---\n"
+            )
+        };
+        let quotas = quota("a", "pods: many") + &quota("b", "pods: many, secrets: x, services: 1") + &quota("c", "");
+        insta::assert_snapshot!(text(&audit(&quotas), PLAIN), @r"
+        RESOURCE                           HARD   RECORDED   COMPUTED   DRIFT
+        default/a
+          (1 name left out: unreadable)
+        default/b
+        ! services                         1      -          0          not recorded
+          (2 names left out: unreadable)
+        default/c
+          (nothing in spec.hard)
+
+        3 quotas, 1 name: 1 drifted, 3 errors
+        ");
     }
 
     #[test]
@@ -219,10 +281,10 @@ spec: {containers: [{name: c, resources: {requests: {cpu: 0.5}}}]}
         );
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
         insta::assert_snapshot!(text, @r"
-        RESOURCE                            HARD   RECORDED   COMPUTED   DRIFT
+        RESOURCE                               HARD   RECORDED   COMPUTED   DRIFT
         team/q
-        ! gold.storageclass.storage.k8s.i   10     -          0          not recorded
-        o/persistentvolumeclaims
+        ! gold.storageclass.storage.k8s.io/p   10     -          0          not recorded
+          ersistentvolumeclaims
 
         1 quota, 1 name: 1 drifted
         ");

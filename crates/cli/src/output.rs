@@ -3,13 +3,22 @@
 use std::io::{self, IsTerminal, Write};
 
 use clap::ValueEnum;
-use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
+use comfy_table::{Table, presets};
 use serde::Serialize;
 
 /// Exit code: an answer to look at.
 pub(crate) const FOUND: u8 = 1;
 /// Exit code: some of the input, or the arguments, can't be used.
 pub(crate) const BAD_INPUT: u8 = 2;
+
+/// How many problems are told on standard error: of 100,000 nobody reads the first.
+const MOST_COMPLAINTS: usize = 20;
+
+/// A column narrower than this is not worth reading: the terminal may break the lines.
+const LEAST_ROOM: usize = 16;
+
+/// Spaces between columns.
+const GAP: u16 = 3;
 
 /// How to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -63,19 +72,19 @@ impl Screen {
         if self.colours {
             table.enforce_styling();
         }
-        if let Some(width) = self.width {
-            table
-                .set_content_arrangement(ContentArrangement::Dynamic)
-                .set_width(width);
-        }
         for column in table.column_iter_mut() {
-            column.set_padding((0, 3));
-        }
-        // Where the screen is narrow, names are wrapped and figures are not.
-        for column in table.column_iter_mut().skip(1) {
-            column.set_constraint(ColumnConstraint::ContentWidth);
+            column.set_padding((0, GAP));
         }
         table
+    }
+
+    /// How wide the first column of a table may be at most, so that the table fits; `None` where it fits as it is, or can't.
+    pub(crate) fn room(self, table: &Table) -> Option<usize> {
+        let widths = table.column_max_content_widths();
+        let (first, others) = widths.split_first()?;
+        let others = others.iter().map(|width| usize::from(*width) + usize::from(GAP)).sum();
+        let room = usize::from(self.width?).checked_sub(others)?;
+        (LEAST_ROOM..usize::from(*first)).contains(&room).then_some(room)
     }
 }
 
@@ -94,7 +103,13 @@ pub(crate) fn write(format: Format, value: &impl Serialize, text: impl FnOnce() 
     }
 }
 
-/// Writes a line to standard error. That this fails can't be said anywhere.
-pub(crate) fn complain(line: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+/// Writes problems to standard error, a line each, and of very many the first ones. That this fails can't be said anywhere.
+pub(crate) fn complain<T: std::fmt::Display>(problems: &[T]) {
+    let mut err = io::stderr().lock();
+    for problem in problems.iter().take(MOST_COMPLAINTS) {
+        let _ = writeln!(err, "{problem}");
+    }
+    if let more @ 1.. = problems.len().saturating_sub(MOST_COMPLAINTS) {
+        let _ = writeln!(err, "and {more} more (-o json and -o yaml list them all)");
+    }
 }

@@ -155,9 +155,90 @@ fn standard_input() {
     assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
 }
 
+/// A dump that failed must not pass as one without drift.
+#[test]
+fn no_quota_exits_with_2() {
+    let root = folder(
+        "no-quota",
+        &[("empty/notes.txt", ""), ("empty.yaml", ""), ("pod.yaml", POD)],
+    );
+    let reason = "no ResourceQuota in the input: ";
+    for path in ["empty", "empty.yaml", "pod.yaml"] {
+        let run = audit(&[&root.join(path)]);
+        assert_eq!(
+            (run.code, run.stdout.as_str()),
+            (Some(2), "0 quotas, 0 names: 1 error\n"),
+            "{path}"
+        );
+        assert!(run.stderr.starts_with(reason), "{path}: {}", run.stderr);
+    }
+    for (format, errors) in [
+        ("json", "\"errors\": [\n    {\n      \"reason\": \""),
+        ("yaml", "errors:\n- reason: \""),
+    ] {
+        let run = kubequota(&["audit", "-o", format, "-f", "-"], "");
+        assert_eq!(run.code, Some(2), "{format}");
+        assert!(run.stderr.starts_with(reason), "{format}: {}", run.stderr);
+        assert!(
+            run.stdout.contains(&format!("{errors}{reason}")),
+            "{format}: {}",
+            run.stdout
+        );
+    }
+}
+
+#[test]
+fn of_many_problems_the_first_are_told() {
+    let text = |copies: usize| format!("{QUOTA}{RECORDED}") + &format!("---\n{POD}").repeat(copies + 1);
+    let lines = |run: &Run| run.stderr.lines().map(str::to_owned).collect::<Vec<_>>();
+    let few = kubequota(&["audit", "-f", "-"], &text(20));
+    assert_eq!((few.code, lines(&few).len()), (Some(2), 20));
+    let many = kubequota(&["audit", "-o", "json", "-f", "-"], &text(50));
+    let lines = lines(&many);
+    assert_eq!(
+        (lines.len(), lines[20].as_str()),
+        (21, "and 30 more (-o json and -o yaml list them all)")
+    );
+    assert_eq!(many.stdout.matches("\"reason\"").count(), 50);
+}
+
+/// They are one after the other what a user can type: they parse, and each file read was written by one before.
+#[test]
+fn examples_in_the_help() {
+    let help = kubequota(&["audit", "--help"], "").stdout;
+    let quota = format!("{QUOTA}{RECORDED}---\n{POD}");
+    let mut files = vec!["-".to_owned()];
+    let mut examples = 0;
+    for line in help.split_once("Examples:").unwrap().1.lines() {
+        if let Some((_, file)) = line.split_once(" > ") {
+            assert!(!file.contains('/'), "the folder may not exist: {line}");
+            files.push(file.to_owned());
+        }
+        let Some((_, command)) = line.split_once("kubequota audit ") else {
+            continue;
+        };
+        let command = command.split(" |").next().unwrap();
+        let args: Vec<&str> = command
+            .split_whitespace()
+            .map(|word| {
+                if files.iter().any(|file| file == word) {
+                    "-"
+                } else {
+                    word
+                }
+            })
+            .collect();
+        let run = kubequota(&[&["audit"], &args[..]].concat(), &quota);
+        assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{line}");
+        examples += 1;
+    }
+    assert_eq!(examples, 4, "{help}");
+}
+
 #[test]
 fn arguments() {
-    let table: [(&[&str], i32, &str, &str); 6] = [
+    let how = "write it as KIND.GROUP or RESOURCE.GROUP";
+    let table: [(&[&str], i32, &str, &str); 10] = [
         (&["--version"], 0, concat!("kubequota ", env!("CARGO_PKG_VERSION")), ""),
         (&["audit", "--help"], 0, "Exit codes:", ""),
         (&["audit", "--frobnicate"], 2, "", "--frobnicate"),
@@ -169,6 +250,10 @@ fn arguments() {
             "--now <TIME>",
         ),
         (&["audit", "-f", "examples", "-o", "xml"], 2, "", "table, json, yaml"),
+        (&["audit", "-f", "examples", "--served", "foo"], 2, "", how),
+        (&["audit", "-f", "examples", "--served", ""], 2, "", "--served"),
+        (&["audit", "-f", "examples", "--served", ".x.io"], 2, "", how),
+        (&["audit", "-f", "examples", "--served", "pods"], 0, "no drift", ""),
     ];
     for (args, code, stdout, stderr) in table {
         let run = kubequota(args, "");

@@ -30,6 +30,9 @@ pub struct QuotaAudit {
     pub name: String,
     /// Every name in its `spec.hard`, in order.
     pub resources: Vec<Resource>,
+    /// How many names of its `spec.hard` are not among them, for their limits can't be read: the errors tell which.
+    #[serde(skip)]
+    pub left_out: usize,
 }
 
 /// One name of a quota.
@@ -271,6 +274,11 @@ impl Auditor {
             namespace: quota.key.namespace.to_string(),
             name: quota.key.name.to_string(),
             resources: quota.spec.hard.iter().map(resource).collect(),
+            left_out: quota
+                .problems
+                .iter()
+                .filter(|problem| problem.field.starts_with("spec.hard["))
+                .count(),
         }
     }
 }

@@ -8,11 +8,15 @@ use kubequota_wire::files::{FileError, Found, Place};
 use kubequota_wire::json::{MetadataOnly, Plain, Quotas};
 
 use crate::audit::{Audit, Auditor};
-use crate::kinds::{self, DefinitionView, Kinds, Scope};
+use crate::kinds::{self, DefinitionView, Kinds, Scope, Served};
 use crate::problem::Problem;
 
 /// Where objects live that don't say so.
 const DEFAULT_NAMESPACE: &str = "default";
+
+/// Without a quota there is no finding, which must not look like a good one: whoever made the input may have failed.
+const NO_QUOTA: &str = "no ResourceQuota in the input: there is nothing to audit. Give the quotas along with the objects they count, \
+                        and if a command wrote the input (such as kubectl get), see whether it failed";
 
 /// Objects from files, of all kinds and in any order.
 #[derive(Debug)]
@@ -21,7 +25,9 @@ pub struct Files {
     kinds: Kinds,
     /// Objects whose resource a definition further on may name.
     undefined: Vec<Undefined>,
-    served: Vec<String>,
+    served: Vec<Served>,
+    /// There was a quota, though maybe none that can be read.
+    any_quota: bool,
 }
 
 #[derive(Debug)]
@@ -33,9 +39,9 @@ struct Undefined {
 }
 
 impl Files {
-    /// Nothing yet, at `now`. Resources in `served` (`KIND.GROUP` or `RESOURCE.GROUP`) count as served, as the built-in ones do.
+    /// Nothing yet, at `now`. What is in `served` counts as served, as what is built in does.
     #[must_use]
-    pub fn new(now: Timestamp, served: Vec<String>) -> Self {
+    pub fn new(now: Timestamp, served: Vec<Served>) -> Self {
         let mut auditor = Auditor::new(now);
         for resource in kinds::served() {
             auditor.serve(&resource);
@@ -45,6 +51,7 @@ impl Files {
             kinds: Kinds::default(),
             undefined: Vec::new(),
             served,
+            any_quota: false,
         }
     }
 
@@ -52,6 +59,7 @@ impl Files {
     pub fn add(&mut self, found: Result<Found<'_>, FileError>) {
         match found {
             Ok(found) => {
+                self.any_quota |= (found.group(), found.kind.as_str()) == ("", "ResourceQuota");
                 let place = found.place.clone();
                 if let Err(error) = self.object(&found) {
                     self.auditor.problem(Problem::of(found.kind, error), Some(&place));
@@ -153,8 +161,8 @@ impl Files {
         for resource in self.kinds.defined() {
             self.auditor.serve(resource);
         }
-        for text in &self.served {
-            self.auditor.serve(&self.kinds.parse(text));
+        for served in &self.served {
+            self.auditor.serve(&self.kinds.resource(served));
         }
         for Undefined {
             group,
@@ -179,7 +187,18 @@ impl Files {
                 self.auditor.observe_counted(id, metadata, &kind, Some(&place));
             }
         }
-        self.auditor.finish()
+        let mut audit = self.auditor.finish();
+        if !self.any_quota {
+            // Before all else: nobody should have to look for it.
+            audit.errors.insert(
+                0,
+                Problem {
+                    reason: NO_QUOTA.to_owned(),
+                    ..Problem::default()
+                },
+            );
+        }
+        audit
     }
 }
 

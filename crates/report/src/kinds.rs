@@ -1,6 +1,7 @@
 //! Which resource a kind is: the built-in kinds by a table, custom ones by their definitions, others by Kubernetes' usual plural.
 
 use std::collections::HashMap;
+use std::str::FromStr;
 
 use kubequota_core::GroupResource;
 use serde::Deserialize;
@@ -173,6 +174,64 @@ pub fn guess_plural(kind: &str) -> String {
     }
 }
 
+/// What somebody says is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// A kind, whose resource a definition may still tell.
+    Kind {
+        /// Its group.
+        group: String,
+        /// Its name.
+        kind: String,
+    },
+    /// A resource.
+    Resource(GroupResource),
+}
+
+/// What is neither `KIND.GROUP` nor `RESOURCE.GROUP`, nor the plain name of something built in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no kind: write it as KIND.GROUP or RESOURCE.GROUP, such as Widget.example.com (only built-in kinds go without a group)"
+)]
+pub struct NoKind;
+
+/// Kinds begin with a capital.
+impl FromStr for Served {
+    type Err = NoKind;
+
+    fn from_str(text: &str) -> Result<Self, NoKind> {
+        let is_label =
+            |label: &str| !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        if !text.split('.').all(is_label) {
+            return Err(NoKind);
+        }
+        match text.split_once('.') {
+            None => plain(text).map(Served::Resource).ok_or(NoKind),
+            Some((kind, group)) if kind.starts_with(|first: char| first.is_uppercase()) => Ok(Served::Kind {
+                group: group.to_owned(),
+                kind: kind.to_owned(),
+            }),
+            Some((resource, group)) => Ok(Served::Resource(GroupResource::new(group, resource))),
+        }
+    }
+}
+
+/// The built-in resource of this name, or of a kind of this name, in whatever group; as with kubectl the core group's goes first.
+fn plain(name: &str) -> Option<GroupResource> {
+    let namespaced = NAMESPACED
+        .iter()
+        .chain(&OPTIONAL)
+        .map(|(group, kind, _)| (*group, *kind));
+    let in_cluster = CLUSTER
+        .iter()
+        .flat_map(|(group, kinds)| kinds.iter().map(move |kind| (*group, *kind)));
+    namespaced
+        .chain(in_cluster)
+        .map(|(group, kind)| (kind, GroupResource::new(group, &guess_plural(kind))))
+        .find(|(kind, resource)| kind.eq_ignore_ascii_case(name) || &*resource.resource == name)
+        .map(|(_, resource)| resource)
+}
+
 /// What quota needs of a CustomResourceDefinition.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct DefinitionView {
@@ -222,14 +281,12 @@ impl Kinds {
         built_in(group, kind).or_else(defined).unwrap_or_else(guessed)
     }
 
-    /// The resource that `KIND.GROUP` or `RESOURCE.GROUP` means: kinds begin with a capital.
+    /// The resource that is served.
     #[must_use]
-    pub fn parse(&self, text: &str) -> GroupResource {
-        if text.starts_with(|first: char| first.is_uppercase()) {
-            let (kind, group) = text.split_once('.').unwrap_or((text, ""));
-            self.get(group, kind).resource
-        } else {
-            GroupResource::parse(text)
+    pub fn resource(&self, served: &Served) -> GroupResource {
+        match served {
+            Served::Kind { group, kind } => self.get(group, kind).resource,
+            Served::Resource(resource) => resource.clone(),
         }
     }
 
@@ -347,10 +404,36 @@ mod tests {
             ("CronJob.batch", "cronjobs.batch"),
             ("cronjobs.batch", "cronjobs.batch"),
             ("Pod", "pods"),
+            ("pod", "pods"),
             ("pods", "pods"),
+            ("events", "events"),
+            ("CronJob", "cronjobs.batch"),
+            ("workloads", "workloads.scheduling.k8s.io"),
+            ("Node", "nodes"),
+            ("nodes", "nodes"),
         ];
         for (text, expected) in table {
-            assert_eq!(kinds.parse(text).to_string(), expected, "{text}");
+            let served = text.parse().unwrap();
+            assert_eq!(kinds.resource(&served).to_string(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn served_without_a_kind() {
+        for text in [
+            "",
+            ".",
+            "foo",
+            "Foo",
+            "foo.",
+            "Foo.",
+            ".x.io",
+            "Foo..io",
+            " ",
+            "Pod ",
+            "Foo.x.io,Bar.x.io",
+        ] {
+            assert_eq!(text.parse::<Served>(), Err(NoKind), "{text:?}");
         }
     }
 }

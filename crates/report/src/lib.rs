@@ -10,4 +10,5 @@ mod problem;
 
 pub use audit::{Audit, Auditor, Drift, QuotaAudit, Resource};
 pub use files::Files;
+pub use kinds::Served;
 pub use problem::Problem;

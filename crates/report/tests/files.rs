@@ -7,7 +7,7 @@ use kubequota_wire::files;
 
 fn audit_with(text: &str, served: &[&str]) -> Audit {
     let now = "2026-01-01T00:01:00Z".parse().unwrap();
-    let mut objects = Files::new(now, served.iter().map(ToString::to_string).collect());
+    let mut objects = Files::new(now, served.iter().map(|text| text.parse().unwrap()).collect());
     files::objects("f", text.as_bytes(), &mut |found| objects.add(found));
     objects.finish()
 }
@@ -264,6 +264,47 @@ fn quotas_with_mistakes() {
         !found.has_drifted(),
         "a figure that can't be read is no drift: {found:?}"
     );
+}
+
+#[test]
+fn no_quota() {
+    for text in [
+        String::new(),
+        pod("name: a", ""),
+        "apiVersion: v1\nkind: List\nitems: []\n".to_owned(),
+        object("example.com/v1", "ResourceQuota", "name: a", ""),
+    ] {
+        let errors = errors(&audit(&text));
+        assert!(
+            errors.len() == 1 && errors[0].starts_with("no ResourceQuota in the input: "),
+            "{text}: {errors:?}"
+        );
+    }
+    let errors = errors(&audit(&object("v1", "Pod", "name: 5", "")));
+    assert!(
+        errors.len() == 2 && errors[0].starts_with("no ResourceQuota in the input: "),
+        "{errors:?}"
+    );
+    // One that can't be read is there all the same.
+    for text in [
+        object("v1", "ResourceQuota", "name: 5", ""),
+        object("v1", "ResourceQuota", "name: q", "status: 5"),
+    ] {
+        let errors: Vec<String> = audit(&text).errors.iter().map(ToString::to_string).collect();
+        assert!(
+            errors.len() == 1 && errors[0].contains(" ResourceQuota"),
+            "{text}: {errors:?}"
+        );
+    }
+}
+
+#[test]
+fn names_left_out() {
+    let text = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\n\
+                spec: {hard: {pods: many, services: few, configmaps: 1}}\nstatus: {hard: {pods: many}, used: {configmaps: x}}\n";
+    let found = audit(text);
+    assert_eq!(found.quotas[0].left_out, 2);
+    assert_eq!(computed(&found), ["default/q configmaps=0"]);
 }
 
 #[test]

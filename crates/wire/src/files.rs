@@ -68,10 +68,13 @@ impl Found<'_> {
     /// Where not even its metadata can be read.
     pub fn read<S: Shape>(&self, shape: S) -> Result<S::Output, FieldError> {
         shape.read(self.json).map_err(|error| {
-            json::surprise(self.json).unwrap_or_else(|| FieldError {
-                field: "metadata".to_owned(),
-                reason: error.to_string(),
-            })
+            json::surprise(self.json).map_or_else(
+                || FieldError {
+                    field: "metadata".to_owned(),
+                    reason: error.to_string(),
+                },
+                quote,
+            )
         })
     }
 
@@ -123,6 +126,16 @@ impl Outline<'_> {
     /// Lists are told by their `items`, as kubectl tells them.
     fn items(&self) -> Option<Vec<&RawValue>> {
         serde_json::from_str(self.items?.get()).ok()
+    }
+
+    /// A list whose `items` are something else; what has a name is an object, whatever its kind is called.
+    fn is_broken_list(&self, json: &str) -> bool {
+        let is_named = || {
+            json::MetadataOnly
+                .read(json)
+                .is_ok_and(|metadata| !metadata.name.is_empty())
+        };
+        self.items.is_some() && self.kind.as_deref().is_some_and(|kind| kind.ends_with("List")) && !is_named()
     }
 
     /// What the items of this list are, where they do not say so themselves.
@@ -274,6 +287,10 @@ impl Reader<'_> {
             }
             return Ok(());
         }
+        if outline.is_broken_list(json) {
+            self.error("items: this must be a list of objects".to_owned());
+            return Ok(());
+        }
         let told = |own: Option<String>, otherwise: &Option<String>| {
             own.or_else(|| otherwise.clone()).filter(|text| !text.is_empty())
         };
@@ -296,7 +313,17 @@ impl Reader<'_> {
 }
 
 fn outline(json: &str) -> Result<Outline<'_>, FieldError> {
-    json::located(std::marker::PhantomData, json)
+    json::located(std::marker::PhantomData, json).map_err(quote)
+}
+
+/// Tells those who have written `n` and read of a boolean what to do.
+fn quote(mut error: FieldError) -> FieldError {
+    if error.reason.starts_with("invalid type: boolean") && error.reason.ends_with("expected a string") {
+        error
+            .reason
+            .push_str(" (in YAML y, n, yes, no, on and off are booleans, too: put it in quotes)");
+    }
+    error
 }
 
 fn line_breaks(bytes: &[u8]) -> usize {
@@ -438,6 +465,14 @@ mod tests {
                 vec!["f, document 1, items[0]: apiVersion: missing"],
             ),
             ("kind: PodList\napiVersion: v1\nitems: []\n", vec![]),
+            (
+                "kind: List\napiVersion: v1\nitems: {apiVersion: v1, kind: Pod, metadata: {name: a}}\n",
+                vec!["f, document 1: items: this must be a list of objects"],
+            ),
+            (
+                "kind: AllowList\napiVersion: example.com/v1\nmetadata: {name: a}\nitems: {b: c}\n",
+                vec!["f, document 1: example.com/v1 AllowList a"],
+            ),
         ];
         for (text, expected) in table {
             assert_eq!(read(text), expected, "{text:?}");
@@ -463,7 +498,10 @@ mod tests {
             ]),
             (b"kind: Pod\n".to_vec(), vec!["f, document 1: apiVersion: missing"]),
             (b"apiVersion: v1\nkind: ''\n".to_vec(), vec!["f, document 1: kind: missing"]),
-            (b"apiVersion: v1\nkind: yes\n".to_vec(), vec!["f, document 1: kind: invalid type: boolean `true`, expected a string"]),
+            (b"apiVersion: v1\nkind: yes\n".to_vec(), vec!["f, document 1: kind: invalid type: boolean `true`, expected a string (in YAML y, n, yes, no, on and off are booleans, too: put it in quotes)"]),
+            (b"apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: n}\n".to_vec(), vec![
+                "f, document 1: v1 Pod metadata.namespace: invalid type: boolean `false`, expected a string (in YAML y, n, yes, no, on and off are booleans, too: put it in quotes)",
+            ]),
             (b"apiVersion: v1\nkind: Pod\n".to_vec(), vec!["f, document 1: v1 Pod "]),
             (b"apiVersion: v1\nkind: Pod\nmetadata: {name: 5}\n".to_vec(), vec![
                 "f, document 1: v1 Pod metadata.name: invalid type: integer `5`, expected a string",
