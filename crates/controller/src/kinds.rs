@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubequota_cluster::monitor::{Monitor, MonitorHandle, MonitorOptions, Sink, Update};
+use kubequota_cluster::monitor::{MonitorHandle, Sink, Update};
 use kubequota_cluster::{ApiResource, Discovery, Versions};
 use kubequota_core::accounts::{Accounts, Served};
 use kubequota_core::evaluators::ViewKind;
@@ -57,14 +57,7 @@ pub(crate) async fn run(state: Shared) {
     state.quotas_listed.notified().await;
     let apis_changed = Arc::new(Notify::new());
     let _apis = [ApiResource::custom_resource_definitions(), ApiResource::api_services()].map(|apis| {
-        let monitor = Monitor::new(
-            state.cluster.clone(),
-            &Versions::from(apis),
-            None,
-            MetadataOnly,
-            MonitorOptions::default(),
-        );
-        monitor.spawn(ApiSink {
+        state.monitor(&Versions::from(apis), MetadataOnly).spawn(ApiSink {
             changed: apis_changed.clone(),
         })
     });
@@ -237,13 +230,7 @@ impl Kinds {
         tracing::info!(kind = %id, version = %versions.preferred.version, "watching");
         // The old monitor, of other versions, has to be gone before the new one speaks.
         self.monitors.remove(&kind);
-        let monitor = Monitor::new(
-            self.state.cluster.clone(),
-            &versions,
-            None,
-            shape,
-            MonitorOptions::default(),
-        );
+        let monitor = self.state.monitor(&versions, shape);
         self.state.versions.lock().insert(id.clone(), monitor.status());
         let monitor = monitor.spawn(KindSink::new(self.state.clone(), kind, id));
         self.monitors.insert(
@@ -288,13 +275,7 @@ impl Kinds {
                     self.device_classes = None;
                     let versions = versions.clone();
                     let shape = Plain::<DeviceClassView>::default();
-                    let monitor = Monitor::new(
-                        self.state.cluster.clone(),
-                        &versions,
-                        None,
-                        shape,
-                        MonitorOptions::default(),
-                    );
+                    let monitor = self.state.monitor(&versions, shape);
                     self.device_classes = Some((versions, monitor.spawn(DeviceClassSink::new(self.state.clone(), id))));
                 }
             }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use kubequota_cluster::monitor::{Monitor, MonitorOptions};
 use kubequota_cluster::{ApiResource, Cluster, Versions};
 use kubequota_shell::{Drain, Liveness, Metrics, Readiness};
 use kubequota_wire::json::Quotas;
@@ -55,8 +54,7 @@ pub async fn run(options: Options, parts: Parts) -> bool {
     );
 
     let quotas = Versions::from(ApiResource::resource_quotas());
-    let quotas = Monitor::new(state.cluster.clone(), &quotas, None, Quotas, MonitorOptions::default());
-    let quotas = quotas.spawn(QuotaSink::new(state.clone()));
+    let quotas = state.monitor(&quotas, Quotas).spawn(QuotaSink::new(state.clone()));
 
     let mut tasks = JoinSet::new();
     tasks.spawn(kinds::run(state.clone()));

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kubequota_cluster::{ApiResource, Cluster, MonitorStatus};
+use kubequota_cluster::{ApiResource, Cluster, Monitor, MonitorOptions, MonitorStatus, Versions};
 use kubequota_core::accounts::{Accounts, Notice, Settings};
 use kubequota_core::pending::Tick;
 use kubequota_core::{GroupResource, QuotaKey};
 use kubequota_shell::{Drain, Metrics, OncePer, Readiness};
+use kubequota_wire::json::Shape;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
@@ -46,7 +47,7 @@ pub(crate) struct State {
     pub(crate) wanted: Notify,
     /// The next moment at which a charge changes by itself may be another.
     pub(crate) deadlines: Notify,
-    pub(crate) lists: Arc<Semaphore>,
+    pub(crate) lists: Semaphore,
     accounts: Mutex<Accounts>,
     troubles: Mutex<OncePer>,
     /// How often writes of a quota have failed in a row.
@@ -80,7 +81,7 @@ impl State {
             forbidden: Mutex::default(),
             wanted: Notify::new(),
             deadlines: Notify::new(),
-            lists: Arc::new(Semaphore::new(CONCURRENT_LISTS)),
+            lists: Semaphore::new(CONCURRENT_LISTS),
             accounts: Mutex::new(Accounts::new(settings)),
             troubles: Mutex::new(OncePer::new(TROUBLE_INTERVAL)),
             failures: Mutex::default(),
@@ -127,6 +128,14 @@ impl State {
         self.waiting.lock().remove(key);
     }
 
+    /// A monitor of a resource in all namespaces.
+    pub(crate) fn monitor<S: Shape + Send + Sync + 'static>(&self, versions: &Versions, shape: S) -> Monitor<S>
+    where
+        S::Output: Send + 'static,
+    {
+        Monitor::new(self.cluster.clone(), versions, None, shape, MonitorOptions::default())
+    }
+
     /// The version of a kind that can be listed.
     pub(crate) fn version_in_use(&self, id: &GroupResource) -> Option<ApiResource> {
         self.versions
@@ -154,7 +163,10 @@ impl State {
         let dirty: Vec<(QuotaKey, bool)> = accounts
             .take_dirty()
             .into_iter()
-            .map(|key| (key.clone(), accounts.is_missing_usage(&key)))
+            .map(|key| {
+                let missing = accounts.is_missing_usage(&key);
+                (key, missing)
+            })
             .collect();
         let notices = accounts.take_notices();
         let deadline_changed = accounts.next_deadline() != deadline;

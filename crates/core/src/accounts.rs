@@ -433,7 +433,7 @@ impl Accounts {
     }
 
     fn account_mut(&mut self, key: &QuotaKey) -> Option<&mut Account> {
-        self.accounts.get_mut(&key.namespace)?.get_mut(&key.name)
+        find_mut(&mut self.accounts, key)
     }
 
     fn keys(&self) -> Vec<QuotaKey> {
@@ -864,11 +864,7 @@ impl Accounts {
     }
 
     fn note_clouds(&mut self, key: &QuotaKey, now: Tick) {
-        let Some(account) = self
-            .accounts
-            .get_mut(&key.namespace)
-            .and_then(|accounts| accounts.get_mut(&key.name))
-        else {
+        let Some(account) = find_mut(&mut self.accounts, key) else {
             return;
         };
         let ledger = self.inventory.ledger();
@@ -1042,11 +1038,7 @@ impl Accounts {
         } else {
             ResourceList::new()
         };
-        let Some(account) = self
-            .accounts
-            .get_mut(&key.namespace)
-            .and_then(|accounts| accounts.get_mut(&key.name))
-        else {
+        let Some(account) = find_mut(&mut self.accounts, key) else {
             return;
         };
         let observed = self.inventory.ledger().used(key);
@@ -1367,6 +1359,14 @@ impl Accounts {
         }
         self.dirty.insert(key.clone());
     }
+}
+
+/// A quota's account, for when the inventory is looked at meanwhile.
+fn find_mut<'a>(
+    accounts: &'a mut HashMap<Arc<str>, BTreeMap<Arc<str>, Account>>,
+    key: &QuotaKey,
+) -> Option<&'a mut Account> {
+    accounts.get_mut(&key.namespace)?.get_mut(&key.name)
 }
 
 fn has_extended_names(quota: &Quota) -> bool {
