@@ -225,6 +225,12 @@ impl Inventory {
         self.registry.feed(names, &self.surroundings(), served)
     }
 
+    /// What evaluators may look up beside an object, as it stands now.
+    #[must_use]
+    pub fn lookups(&self) -> impl Lookups + '_ {
+        self.surroundings()
+    }
+
     fn surroundings(&self) -> Surroundings<'_> {
         Surroundings {
             claims: &self.claims,

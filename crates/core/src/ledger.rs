@@ -746,6 +746,7 @@ mod tests {
         assert!(
             ledger.is_clouded("a", pods) && !ledger.is_clouded("b", pods) && !ledger.is_clouded("a", kind("services"))
         );
+        assert_eq!((ledger.invalid(pods), ledger.invalid(kind("services"))), (2, 0));
         assert_eq!(
             (ledger.recount(&key), ledger.used(&key)),
             (None, Some(&list("cpu=0 pods=1")))

@@ -5,10 +5,12 @@
 //!
 //! How data flows: an object's narrow view ([`evaluators::View`]) is charged by its [`Evaluator`]; the [`Charge`] goes into the [`ledger`],
 //! which keeps one charge per object and running sums per quota; [`pending`] knows what admission has raised and no watch has shown
-//! yet; [`accounts`] joins the two and says what to write, when to list, and when to wait. [`usage`] recounts from charges and is the
+//! yet; [`accounts`] joins the two and says what to write, when to list, and when to wait. [`decision`] judges a request against the quotas
+//! of its namespace, from the same charges. [`usage`] recounts from charges and is the
 //! ledger's oracle; the tools that read files use it alone.
 
 pub mod accounts;
+pub mod decision;
 pub mod evaluator;
 pub mod evaluators;
 pub mod inventory;

@@ -59,12 +59,6 @@ impl Borrow<str> for ResourceName {
     }
 }
 
-impl AsRef<str> for ResourceName {
-    fn as_ref(&self) -> &str {
-        self.as_str()
-    }
-}
-
 impl PartialEq for ResourceName {
     fn eq(&self, other: &Self) -> bool {
         self.as_str() == other.as_str()
@@ -383,6 +377,7 @@ mod tests {
         assert!(ResourceName::from("count/pods") < shared);
         let hash = |name: &ResourceName| std::hash::BuildHasher::hash_one(&foldhash::fast::FixedState::default(), name);
         assert_eq!(hash(&fixed), hash(&shared));
+        assert_ne!(hash(&fixed), hash(&"memory".into()));
         assert_eq!(format!("{fixed:>5}|{shared:?}"), "  cpu|\"cpu\"");
     }
 
@@ -574,5 +569,6 @@ mod tests {
         assert_eq!(entries.remove("b"), Some(Quantity::from(2)));
         assert_eq!(entries.get("b"), None);
         assert_eq!(entries, list("a=3"));
+        assert!(list("").is_empty());
     }
 }

@@ -185,6 +185,22 @@ impl Requirement {
         }
     }
 
+    /// Whether an object with these facts matches, as [`matches`](Requirement::matches) says.
+    ///
+    /// # Errors
+    /// A mistake in operator or values, where objects of this kind are judged by them.
+    pub fn try_matches(&self, facts: &ScopeFacts) -> Result<bool, SelectorError> {
+        let judged_by_class = matches!(
+            (facts, &self.scope),
+            (ScopeFacts::Pod(_), Scope::PriorityClass)
+                | (ScopeFacts::PersistentVolumeClaim(_), Scope::VolumeAttributesClass)
+        );
+        if judged_by_class {
+            self.validate()?;
+        }
+        Ok(self.matches(facts))
+    }
+
     /// As upstream's `labels.NewRequirement` judges it. Exists is taken before upstream looks at the values, and no other scope reads
     /// operator or values.
     fn validate(&self) -> Result<(), SelectorError> {
@@ -506,6 +522,42 @@ mod tests {
                     assert!(!selector.matches(&facts), "{selector:?}");
                 }
             }
+        }
+    }
+
+    /// A mistake is one only for objects that are judged by operator and values.
+    #[test]
+    fn mistakes_in_requirements() {
+        let gold = || {
+            pod(PodFacts {
+                priority_class: Some("gold".into()),
+                ..PodFacts::default()
+            })
+        };
+        let table = [
+            (requirement("PriorityClass", "In", &["gold"]), gold(), Some(true)),
+            (requirement("PriorityClass", "NotIn", &["gold"]), gold(), Some(false)),
+            (requirement("PriorityClass", "In", &[]), gold(), None),
+            (requirement("PriorityClass", "In", &[]), claim(&["gold"]), Some(false)),
+            (requirement("PriorityClass", "In", &[]), ScopeFacts::None, Some(false)),
+            (
+                requirement("VolumeAttributesClass", "In", &["gold"]),
+                claim(&["gold"]),
+                Some(true),
+            ),
+            (
+                requirement("VolumeAttributesClass", "In", &["gold"]),
+                claim(&[]),
+                Some(false),
+            ),
+            (requirement("VolumeAttributesClass", "In", &["-"]), claim(&[]), None),
+            (requirement("VolumeAttributesClass", "Huh", &[]), gold(), Some(false)),
+            (requirement("NotTerminating", "In", &[]), gold(), Some(true)),
+            (requirement("Terminating", "Huh", &["-"]), gold(), Some(false)),
+        ];
+        for (requirement, facts, expected) in table {
+            let expected = expected.ok_or_else(|| requirement.validate().unwrap_err());
+            assert_eq!(requirement.try_matches(&facts), expected, "{requirement} for {facts:?}");
         }
     }
 

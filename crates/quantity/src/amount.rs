@@ -168,6 +168,7 @@ mod tests {
         assert_eq!(min.borrow().neg(), over);
         assert_eq!(over.borrow().neg(), min);
         assert_eq!(min.borrow().sub(one), big("-170141183460469231731687303715884105729"));
+        assert_eq!((over.signum(), over.borrow().neg().signum()), (1, -1));
         assert_eq!(max.borrow().mul(i64::MIN).mul(i64::MIN).signum(), 1);
         assert!(min < max && max < over && over.borrow().neg() < max);
     }

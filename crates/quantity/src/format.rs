@@ -41,7 +41,7 @@ pub(crate) fn with_canonical<R>(amount: &Amount<'_>, format: Format, with: impl 
 /// Canonical text where what is left without the suffix's zeros fits 64 bits: no big division, no allocation.
 fn small(nanos: i128, format: Format, buffer: &mut [u8; SHORT]) -> Option<&str> {
     const NANO_U128: u128 = NANO.unsigned_abs();
-    let negative = nanos < 0;
+    let negative = nanos.is_negative();
     let magnitude = nanos.unsigned_abs();
 
     // Thousands taken out so far, counted from nano.

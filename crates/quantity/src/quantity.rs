@@ -174,8 +174,8 @@ impl Quantity {
     #[must_use]
     pub fn canonical(&self) -> Quantity {
         match &self.0 {
-            Repr::Full(full) if full.kept.is_some() => Quantity::new(full.amount.clone(), full.format, None),
-            _ => self.clone(),
+            Repr::Full(full) => Quantity::new(full.amount.clone(), full.format, None),
+            Repr::Plain { .. } => self.clone(),
         }
     }
 
@@ -360,6 +360,9 @@ impl Sum for Quantity {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
     use super::*;
 
     fn quantity(text: &str) -> Quantity {
@@ -398,6 +401,34 @@ mod tests {
         assert_eq!((kept * 1).to_string(), "1500m");
         assert_eq!(quantity("+5").ceil().to_string(), "+5");
         assert_eq!(quantity("+5.500").ceil().to_string(), "6");
+    }
+
+    #[test]
+    fn signs() {
+        let cases: &[(&str, i32)] = &[("0", 0), ("0Ki", 0), ("1n", 1), ("-1n", -1), ("1e40", 1), ("-1e40", -1)];
+        for (text, sign) in cases {
+            let quantity = quantity(text);
+            assert_eq!(
+                (quantity.signum(), quantity.is_zero(), quantity.is_negative()),
+                (*sign, *sign == 0, *sign < 0),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_values_hash_otherwise() {
+        let hashes: HashSet<u64> = ["0", "1", "-1", "1n", "1e40", "-1e40"]
+            .map(|text| BuildHasherDefault::<DefaultHasher>::new().hash_one(quantity(text)))
+            .into();
+        assert_eq!(hashes.len(), 6);
+    }
+
+    #[test]
+    fn sums() {
+        let quantities = ["1Ki", "1", "-25"].map(quantity);
+        assert_eq!(quantities.iter().sum::<Quantity>(), quantity("1000"));
+        assert_eq!(quantities.into_iter().sum::<Quantity>(), quantity("1000"));
     }
 
     #[test]

@@ -86,6 +86,8 @@ impl Visitor<'_> for QuantityVisitor {
 mod tests {
     use std::collections::BTreeMap;
 
+    use serde::de::{Deserialize, IntoDeserializer};
+
     use crate::Quantity;
 
     fn printed(json: &str) -> Option<String> {
@@ -133,6 +135,25 @@ mod tests {
         for (json, want) in cases {
             assert_eq!(printed(json).as_deref(), *want, "{json}");
         }
+    }
+
+    /// Decoders other than JSON's know integers of 128 bits.
+    #[test]
+    fn reads_wide_integers() {
+        fn read<'de>(number: impl IntoDeserializer<'de>) -> Quantity {
+            Quantity::deserialize(number.into_deserializer()).unwrap()
+        }
+        assert_eq!(read(i128::MIN).to_string(), i128::MIN.to_string());
+        assert_eq!(read(u128::MAX).to_string(), u128::MAX.to_string());
+    }
+
+    #[test]
+    fn refusals_say_what_is_expected() {
+        let error = serde_json::from_str::<Quantity>("true").unwrap_err().to_string();
+        assert!(
+            error.contains("expected a quantity such as \"500m\", 2 or \"1.5Gi\""),
+            "{error}"
+        );
     }
 
     #[test]

@@ -336,6 +336,16 @@ mod tests {
         }
     }
 
+    /// What no JSON holds is a mistake of the decoder.
+    #[test]
+    fn what_no_quantity_is_read_from() {
+        let bytes = de::value::BytesDeserializer::<de::value::Error>::new(b"1");
+        assert_eq!(
+            QuantityText::deserialize(bytes).unwrap_err().to_string(),
+            "invalid type: byte array, expected a quantity such as \"100m\" or 2"
+        );
+    }
+
     #[test]
     fn extended_requests() {
         let table = [

@@ -168,7 +168,7 @@ impl Evaluator for PersistentVolumeClaimEvaluator {
     fn handles(&self, request: &Request<'_>) -> bool {
         match request.subresource {
             "" => matches!(request.operation, Operation::Create | Operation::Update),
-            "status" => request.operation == Operation::Update,
+            "status" => request.new.is_some() && request.old.is_some(),
             _ => false,
         }
     }
@@ -377,13 +377,17 @@ mod tests {
 
     #[test]
     fn handles_updates_of_status_too() {
-        check_handled(
-            &evaluator(),
-            &[
-                (Operation::Create, ""),
-                (Operation::Update, ""),
-                (Operation::Update, "status"),
-            ],
-        );
+        // Without both objects a status can't be judged.
+        check_handled(&evaluator(), &[(Operation::Create, ""), (Operation::Update, "")]);
+        let charge = charge(&evaluator(), &json!({}));
+        for (new, old) in [(true, true), (true, false), (false, true), (false, false)] {
+            let request = Request {
+                operation: Operation::Update,
+                subresource: "status",
+                new: new.then_some(&charge),
+                old: old.then_some(&charge),
+            };
+            assert_eq!(evaluator().handles(&request), new && old, "{request:?}");
+        }
     }
 }

@@ -900,6 +900,7 @@ mod tests {
             "example.com/gpu".to_owned(),
             "x/y".to_owned(),
             "x.y/A.b_c-9".to_owned(),
+            "a-1.9z/x".to_owned(),
             format!("x/{}", long(63)),
             // With the prefix the domain may have 253 characters.
             format!("{}/x", long(253 - REQUESTS_PREFIX.len())),
