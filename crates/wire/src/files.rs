@@ -10,7 +10,8 @@ use kubequota_core::FieldError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::json::{self, Shape};
+use crate::json;
+use crate::shape::{self, Shape};
 use crate::yaml::{self, Part};
 
 /// Where an object stands.
@@ -68,7 +69,7 @@ impl Found<'_> {
     /// Where not even its metadata can be read.
     pub fn read<S: Shape>(&self, shape: S) -> Result<S::Output, FieldError> {
         shape.read(self.json).map_err(|error| {
-            json::surprise(self.json).map_or_else(
+            shape::surprise(self.json).map_or_else(
                 || FieldError {
                     field: "metadata".to_owned(),
                     reason: error.to_string(),
@@ -131,7 +132,7 @@ impl Outline<'_> {
     /// A list whose `items` are something else; what has a name is an object, whatever its kind is called.
     fn is_broken_list(&self, json: &str) -> bool {
         let is_named = || {
-            json::MetadataOnly
+            shape::MetadataOnly
                 .read(json)
                 .is_ok_and(|metadata| !metadata.name.is_empty())
         };
@@ -313,11 +314,11 @@ impl Reader<'_> {
 }
 
 fn outline(json: &str) -> Result<Outline<'_>, FieldError> {
-    json::located(std::marker::PhantomData, json).map_err(quote)
+    json::decode(std::marker::PhantomData, json).map_err(quote)
 }
 
 /// Tells those who have written `n` and read of a boolean what to do.
-fn quote(mut error: FieldError) -> FieldError {
+pub(crate) fn quote(mut error: FieldError) -> FieldError {
     if error.reason.starts_with("invalid type: boolean") && error.reason.ends_with("expected a string") {
         error
             .reason
@@ -384,7 +385,7 @@ mod tests {
             lines.push(match found {
                 Ok(found) => {
                     let name = found
-                        .read(json::MetadataOnly)
+                        .read(shape::MetadataOnly)
                         .map_or_else(|error| error.to_string(), |metadata| metadata.display_name());
                     let fault = found.fault().map(|fault| format!(" ({fault})")).unwrap_or_default();
                     format!("{}: {} {} {name}{fault}", found.place, found.api_version, found.kind)
