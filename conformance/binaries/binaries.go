@@ -25,6 +25,7 @@ const (
 	Kubectl      = "kubectl"
 	Ginkgo       = "ginkgo"
 	E2E          = "e2e.test"
+	Oracle       = "oracle"
 )
 
 // ControlPlaneSet is what every suite with a real server needs.
@@ -35,8 +36,8 @@ type recipe struct {
 	name string
 	// module is the folder whose go.mod and go.sum decide what is built; go runs there.
 	module string
-	// sources is the folder with this project's own files of the binary, if it has any.
-	sources string
+	// sources are the folders with this project's own files of the binary.
+	sources []string
 	// args are those of go; -o and the linker's flags are added.
 	args []string
 	// release says that the binary reports Kubernetes' version: without it a server calls itself v0.0.0 and clients refuse it.
@@ -45,11 +46,18 @@ type recipe struct {
 
 // The cheap ones come first, so that a mistake in go.mod shows before minutes of compiling.
 var recipes = []recipe{
-	{name: Etcd, module: "etcd", sources: "etcd", args: []string{"build"}},
+	{name: Etcd, module: "etcd", sources: []string{"etcd"}, args: []string{"build"}},
 	{name: Ginkgo, module: ".", args: []string{"build", "github.com/onsi/ginkgo/v2/ginkgo"}},
-	{name: Kubectl, module: ".", sources: "cmd/kubectl", args: []string{"build", "./cmd/kubectl"}, release: true},
-	{name: ControlPlane, module: ".", sources: "cmd/control-plane", args: []string{"build", "./cmd/control-plane"}, release: true},
-	{name: E2E, module: ".", sources: "e2e", args: []string{"test", "-c", "-tags", "e2e", "./e2e"}, release: true},
+	{name: Kubectl, module: ".", sources: []string{"cmd/kubectl"}, args: []string{"build", "./cmd/kubectl"}, release: true},
+	{name: ControlPlane, module: ".", sources: []string{"cmd/control-plane"}, args: []string{"build", "./cmd/control-plane"}, release: true},
+	{name: E2E, module: ".", sources: []string{"e2e"}, args: []string{"test", "-c", "-tags", "e2e", "./e2e"}, release: true},
+	{name: Oracle, module: ".", sources: []string{"cmd/oracle", "oracle"}, args: []string{"build", "-cover", "-covermode=set", "-coverpkg=" + strings.Join(covered, ","), "./cmd/oracle"}},
+}
+
+// covered are the packages of which the oracle counts the statements it reaches. Without its main package nothing would be written.
+var covered = []string{
+	"kubequota.dev/conformance/cmd/oracle", "k8s.io/kubernetes/pkg/quota/v1/evaluator/core", "k8s.io/apiserver/pkg/quota/v1",
+	"k8s.io/apiserver/pkg/quota/v1/generic", "k8s.io/apiserver/pkg/admission/plugin/resourcequota", "k8s.io/apimachinery/pkg/api/resource",
 }
 
 // All names every binary, in the order in which they are built.
@@ -154,8 +162,8 @@ func (r recipe) stamp(conformance, version string, toolchain []byte) (string, er
 			return "", err
 		}
 	}
-	if r.sources != "" {
-		err := filepath.WalkDir(filepath.Join(conformance, r.sources), func(path string, entry fs.DirEntry, err error) error {
+	for _, sources := range r.sources {
+		err := filepath.WalkDir(filepath.Join(conformance, sources), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
 				return err
 			}

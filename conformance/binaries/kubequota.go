@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,18 +12,28 @@ import (
 
 // Kubequota builds the program under test from the checkout at root and returns its path. Cargo decides what is out of date.
 func Kubequota(ctx context.Context, root string, log func(format string, args ...any)) (string, error) {
+	return cargoBuild(ctx, root, "kubequota", "kubequota-cli", log)
+}
+
+// Answers builds the program that answers questions about kubequota's rules, and returns its path.
+func Answers(ctx context.Context, root string, log func(format string, args ...any)) (string, error) {
+	return cargoBuild(ctx, root, "answers", "kubequota-answers", log)
+}
+
+// cargoBuild builds the executable of a package.
+func cargoBuild(ctx context.Context, root, name, pkg string, log func(format string, args ...any)) (string, error) {
 	if _, err := exec.LookPath("cargo"); err != nil {
-		return "", errors.New("'cargo' is not installed; install Rust (https://rustup.rs), or pass --kubequota PATH of a built binary")
+		return "", fmt.Errorf("'cargo' is not installed; install Rust (https://rustup.rs), or pass --%s PATH of a built binary", name)
 	}
-	log("building kubequota (cargo build --release)")
+	log("building %s (cargo build --release)", name)
 	// The JSON messages name the executable wherever CARGO_TARGET_DIR or a cargo configuration puts it.
-	cmd := exec.CommandContext(ctx, "cargo", "build", "--release", "--bin", "kubequota",
+	cmd := exec.CommandContext(ctx, "cargo", "build", "--release", "--package", pkg, "--bin", name,
 		"--message-format=json-render-diagnostics")
 	cmd.Dir = root
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("cargo build --release --bin kubequota: %w\n%s", err, stderr.String())
+		return "", fmt.Errorf("cargo build --release --bin %s: %w\n%s", name, err, stderr.String())
 	}
 	decoder := json.NewDecoder(&stdout)
 	for decoder.More() {
@@ -37,21 +46,26 @@ func Kubequota(ctx context.Context, root string, log func(format string, args ..
 		if err := decoder.Decode(&message); err != nil {
 			return "", fmt.Errorf("reading cargo's messages: %w", err)
 		}
-		if message.Target.Name == "kubequota" && message.Executable != "" {
+		if message.Target.Name == name && message.Executable != "" {
 			return message.Executable, nil
 		}
 	}
-	return "", errors.New("cargo built no executable called kubequota")
+	return "", fmt.Errorf("cargo built no executable called %s", name)
 }
 
 // GivenKubequota checks a path that the caller gave instead.
-func GivenKubequota(path string) (string, error) {
+func GivenKubequota(path string) (string, error) { return given("kubequota", path) }
+
+// GivenAnswers checks a path that the caller gave instead.
+func GivenAnswers(path string) (string, error) { return given("answers", path) }
+
+func given(name, path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", fmt.Errorf("--kubequota: %w", err)
+		return "", fmt.Errorf("--%s: %w", name, err)
 	}
 	if info.IsDir() || info.Mode()&0o111 == 0 {
-		return "", fmt.Errorf("--kubequota: %s is not an executable file", path)
+		return "", fmt.Errorf("--%s: %s is not an executable file", name, path)
 	}
 	// A bare name would be looked for in PATH.
 	return filepath.Abs(path)

@@ -19,6 +19,8 @@ import (
 var All = []Suite{
 	e2eController,
 	audit,
+	oracleSuite,
+	upstreamUnits,
 }
 
 // Suite is something that passes or fails.
