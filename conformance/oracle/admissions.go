@@ -225,7 +225,7 @@ func (a *applicant) limiting(name string, kinds []string) *corev1.ResourceQuota 
 		made.Spec.ScopeSelector = &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{a.oddRequirement()}}
 	}
 	made.Status.Used = corev1.ResourceList{}
-	for name := range made.Status.Hard {
+	for _, name := range namesIn(made.Status.Hard) {
 		made.Status.Used[name] = parsed(pick(a.Random, "0", "0", "1", "2", "500m", "1Gi", "0Ki"))
 		if a.rarely(40) {
 			delete(made.Status.Used, name)

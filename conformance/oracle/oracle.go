@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -31,8 +32,6 @@ type Options struct {
 	Cases int
 	// Only names the parts to run; all, if it is empty.
 	Only []string
-	// Log tells what is going on.
-	Log func(format string, args ...any)
 }
 
 // Result of a part.
@@ -74,22 +73,38 @@ type Part interface {
 	run(ctx context.Context, options Options) (Result, int, error)
 }
 
+// atOnce is how many parts run at the same time: each keeps one core busy here, and now and then another with kubequota's answers.
+const atOnce = 2
+
 // Run asks everything. failed counts all cases whose answers differ.
 func Run(ctx context.Context, options Options) (results []Result, failed int, err error) {
+	var parts []Part
 	for _, part := range Parts {
-		if len(options.Only) > 0 && !slices.Contains(options.Only, part.Name()) {
-			continue
+		if len(options.Only) == 0 || slices.Contains(options.Only, part.Name()) {
+			parts = append(parts, part)
 		}
-		result, partFailed, err := part.run(ctx, options)
-		if err != nil {
-			return results, failed, fmt.Errorf("%s: %w", part.Name(), err)
-		}
-		results, failed = append(results, result), failed+partFailed
 	}
-	if len(results) == 0 {
+	if len(parts) == 0 {
 		return nil, 0, fmt.Errorf("no part is called %q", options.Only)
 	}
-	return results, failed, nil
+	results = make([]Result, len(parts))
+	failures, errs := make([]int, len(parts)), make([]error, len(parts))
+	places := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for i, part := range parts {
+		all.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			if results[i], failures[i], errs[i] = part.run(ctx, options); errs[i] != nil {
+				errs[i] = fmt.Errorf("%s: %w", part.Name(), errs[i])
+			}
+		})
+	}
+	all.Wait()
+	for _, count := range failures {
+		failed += count
+	}
+	return results, failed, errors.Join(errs...)
 }
 
 // Parts are all subjects, in the order in which they run.
@@ -137,9 +152,7 @@ func (p part[Q, A]) run(ctx context.Context, options Options) (Result, int, erro
 	if options.Cases != 0 {
 		cases = options.Cases
 	}
-	hash := fnv.New64a()
-	hash.Write([]byte(p.name))
-	random := &Random{rand.New(rand.NewPCG(options.Seed, hash.Sum64()))}
+	random := random(options.Seed, p.name)
 	var found []Q
 	for asked := -len(kept); asked < cases; {
 		var questions []Q
@@ -178,6 +191,13 @@ func (p part[Q, A]) run(ctx context.Context, options Options) (Result, int, erro
 	result.Failures = slices.CompactFunc(result.Failures, func(a, b Failure) bool { return bytes.Equal(a.Question, b.Question) })
 	result.Took = time.Since(begun)
 	return result, len(found), nil
+}
+
+// random begins anew for each part, so that a part asks the same whichever others run.
+func random(seed uint64, part string) *Random {
+	hash := fnv.New64a()
+	hash.Write([]byte(part))
+	return &Random{rand.New(rand.NewPCG(seed, hash.Sum64()))}
 }
 
 // verdict on one question.

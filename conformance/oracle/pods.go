@@ -58,7 +58,7 @@ func (r *Random) containerStatus(container corev1.Container) corev1.ContainerSta
 	status := corev1.ContainerStatus{Name: container.Name}
 	near := func(list corev1.ResourceList) corev1.ResourceList {
 		changed := list.DeepCopy()
-		for name := range changed {
+		for _, name := range namesIn(changed) {
 			if r.chance(40) {
 				changed[name] = parsed(r.quantity())
 			}

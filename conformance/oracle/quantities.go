@@ -196,7 +196,10 @@ func (q quantityQuestion) value(quantity *resource.Quantity) *quantityValue {
 	// Upstream's two ways to a float differ in the last digits: the nearest there is lies close to both.
 	exact, isNumber := new(big.Rat).SetString(work().AsDec().String())
 	nearest, _ := exact.Float64()
-	near := func(float float64) bool { return math.Abs(float-nearest) <= 1e-12*math.Abs(nearest) }
+	near := func(float float64) bool {
+		// Nothing times ten to some power is no number upstream, where that power is none.
+		return quantity.IsZero() || math.Abs(float-nearest) <= 1e-12*math.Abs(nearest)
+	}
 	if isNumber && !math.IsInf(nearest, 0) && near(work().AsFloat64Slow()) && near(work().AsApproximateFloat64()) {
 		value.Float = &nearest
 	}

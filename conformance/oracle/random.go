@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
@@ -82,6 +83,9 @@ func texts[N ~string](list map[N]resource.Quantity) map[string]string {
 	}
 	return printed
 }
+
+// namesIn are the names of a list in order: a map's own order is another each time.
+func namesIn(list corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(list)) }
 
 // raw is the JSON of an object.
 func raw(object any) json.RawMessage {
