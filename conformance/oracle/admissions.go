@@ -1,10 +1,10 @@
 package oracle
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	resourcequotaapi "k8s.io/apiserver/pkg/admission/plugin/resourcequota/apis/resourcequota"
+	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
 )
 
 type admissionQuestion struct {
@@ -95,10 +96,18 @@ var admissions = part[admissionQuestion, admissionAnswer]{
 	},
 	meant: []difference[admissionQuestion, admissionAnswer]{
 		beyondExa[admissionQuestion, admissionAnswer](),
-		shared[admissionQuestion, admissionAnswer](),
-		{id: limitedScope, explains: func(_ admissionQuestion, _, ours admissionAnswer) bool { return ours.Misconfigured != "" }},
-		{id: scopesAre403, explains: sameBut(regexp.MustCompile(`^\S+ "[^"]*" is forbidden: (insufficient quota to match these scopes: .*)$`))},
-		{id: invalidScope, explains: sameBut(regexp.MustCompile(`^(?:\S+ "[^"]*" is forbidden: )?(error matching scopes of quota [^,]*), err: .*$`))},
+		{id: claimShared, explains: func(q admissionQuestion, _, _ admissionAnswer) bool {
+			return slices.ContainsFunc(q.Requests, func(asked request) bool { return sharedCount(asked.Object, asked.Old) })
+		}},
+		{id: limitedScope, explains: func(q admissionQuestion, _, ours admissionAnswer) bool {
+			return ours.Misconfigured != "" && q.misconfigured()
+		}},
+		{id: scopesAre403, explains: func(q admissionQuestion, theirs, ours admissionAnswer) bool {
+			return q.sameBut(theirs, ours, "insufficient quota to match these scopes: ", func(text string) string { return text })
+		}},
+		{id: invalidScope, explains: func(q admissionQuestion, theirs, ours admissionAnswer) bool {
+			return q.sameBut(theirs, ours, "error matching scopes of quota ", func(text string) string { before, _, _ := strings.Cut(text, ", err: "); return before })
+		}},
 		{id: nameTwice, explains: func(_ admissionQuestion, theirs, ours admissionAnswer) bool {
 			return reflect.DeepEqual(theirs.with(onceEach), ours.with(onceEach))
 		}},
@@ -117,12 +126,44 @@ var admissions = part[admissionQuestion, admissionAnswer]{
 	},
 }
 
-// sameBut says that answers are the same once messages are cut down to the first group of an expression.
-func sameBut(message *regexp.Regexp) func(admissionQuestion, admissionAnswer, admissionAnswer) bool {
-	cut := func(text string) string { return message.ReplaceAllString(text, "$1") }
-	return func(_ admissionQuestion, theirs, ours admissionAnswer) bool {
-		return reflect.DeepEqual(theirs.with(cut), ours.with(cut))
+// sameBut says that the answers are the same, if refusals of upstream's that begin so lack the object's name, and the text is cut so.
+func (q admissionQuestion) sameBut(theirs, ours admissionAnswer, beginning string, cut func(string) string) bool {
+	if len(theirs.Verdicts) != len(ours.Verdicts) {
+		return false
 	}
+	for i, asked := range q.Requests {
+		their, our := theirs.Verdicts[i], ours.Verdicts[i]
+		if strings.HasPrefix(their.Refused, beginning) {
+			their.Refused = fmt.Sprintf("%s %q is forbidden: %s", asked.Kind, asked.displayName(), cut(their.Refused))
+			our.Refused = cut(our.Refused)
+		}
+		if !reflect.DeepEqual(their, our) {
+			return false
+		}
+	}
+	return true
+}
+
+// displayName is what messages call the object.
+func (asked request) displayName() string {
+	object := decoded[metav1.PartialObjectMetadata](asked.Object)
+	return cmp.Or(asked.Name, object.Name, object.GenerateName, "Unknown")
+}
+
+// misconfigured says that a scope of limitedResources can't be evaluated, by upstream's own judgement.
+func (q admissionQuestion) misconfigured() bool {
+	for _, entry := range q.Limited {
+		for _, requirement := range entry.MatchScopes {
+			if requirement.Operator == corev1.ScopeSelectorOpExists || requirement.ScopeName != corev1.ResourceQuotaScopePriorityClass &&
+				requirement.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {
+				continue // upstream looks at neither operator nor values
+			}
+			if _, err := helper.ScopedResourceSelectorRequirementsAsSelector(requirement); err != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // onceEach leaves out a name that is listed twice in a row.
@@ -262,7 +303,7 @@ func (a *applicant) limits() []limited {
 			entry = limited{APIGroup: "example.com", Resource: "widgets", MatchContains: []string{"count/"}}
 		}
 		// The message of an uncovered scope is a meant difference, so it must stay rare.
-		if a.rarely(12) {
+		if a.rarely(20) {
 			for range 1 + a.IntN(2) {
 				entry.MatchScopes = append(entry.MatchScopes, a.requirement())
 			}
@@ -322,6 +363,10 @@ func (a *applicant) request(kind string) request {
 // fresh is a new object of a kind, mostly small enough to fit somewhere.
 func (a *applicant) fresh(kind string) runtime.Object {
 	name := pick(a.Random, "a", "b", "c")
+	if a.rarely(50) {
+		// Admission comes before validation.
+		name = pick(a.Random, "a\u200b", "\x7fb\x01", "\u00ad\"\\", "é世", "\n\t")
+	}
 	switch kind {
 	case "pods":
 		if a.chance(40) {

@@ -1,9 +1,7 @@
 package oracle
 
 import (
-	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -27,8 +25,6 @@ type cluster struct {
 	stores     map[string]cache.Indexer
 	classes    *extendedresourcecache.ExtendedResourceCache
 	evaluators map[string]quota.Evaluator
-	// broken kinds can't be listed.
-	broken map[string]bool
 }
 
 // aliases are the kinds that quotas also count under their bare name.
@@ -39,7 +35,6 @@ func newCluster(around around) *cluster {
 		clock:   testingclock.NewFakeClock(around.Now),
 		stores:  map[string]cache.Indexer{},
 		classes: extendedresourcecache.NewExtendedResourceCache(klog.Background()),
-		broken:  map[string]bool{},
 	}
 	for _, text := range around.DeviceClasses {
 		c.classes.OnAdd(decoded[resourcev1.DeviceClass](text), true)
@@ -51,11 +46,7 @@ func newCluster(around around) *cluster {
 		c.set("resourceclaims.resource.k8s.io", readObject("resourceclaims.resource.k8s.io", text))
 	}
 	lister := func(gvr schema.GroupVersionResource) (cache.GenericLister, error) {
-		kind := gvr.GroupResource().String()
-		if c.broken[kind] {
-			return nil, errors.New("it can't be listed")
-		}
-		return cache.NewGenericLister(c.store(kind), gvr.GroupResource()), nil
+		return cache.NewGenericLister(c.store(gvr.GroupResource().String()), gvr.GroupResource()), nil
 	}
 	c.evaluators = map[string]quota.Evaluator{
 		"pods":                   core.NewPodEvaluator(lister, c.clock),
@@ -120,5 +111,3 @@ func (c *cluster) registry() quota.Registry {
 	}
 	return generic.NewRegistry(all)
 }
-
-func (c *cluster) setNow(at time.Time) { c.clock.SetTime(at) }

@@ -1,8 +1,12 @@
 package oracle
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"math/big"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 )
@@ -12,7 +16,7 @@ const (
 	quantityBounds = "quantity-bounds"
 	quantityExa    = "quantity-beyond-exa"
 	quantityLeast  = "quantity-least-integer"
-	quantityShared = "quantity-beyond-int64"
+	claimShared    = "claim-beyond-int64"
 	twoClasses     = "two-classes"
 	twoClassesGone = "two-classes-one-gone"
 	endlessGrace   = "endless-grace"
@@ -25,7 +29,7 @@ const (
 
 // Differences are the ids by which the oracle skips.
 var Differences = []string{
-	quantityBounds, quantityExa, quantityLeast, quantityShared, twoClasses, twoClassesGone, endlessGrace, ownerByUID, invalidScope, scopesAre403, limitedScope, nameTwice,
+	quantityBounds, quantityExa, quantityLeast, claimShared, twoClasses, twoClassesGone, endlessGrace, ownerByUID, invalidScope, scopesAre403, limitedScope, nameTwice,
 }
 
 // documented is the first column of docs/differences.md.
@@ -56,19 +60,39 @@ type difference[Q, A any] struct {
 }
 
 // beyond is a number that the largest suffix leaves with four digits or more.
-var beyond = regexp.MustCompile(`[0-9]{4,}(E|Ei|e18)\b`)
+var beyond = regexp.MustCompile(`([0-9]{4,})(E|Ei|e18)\b`)
 
-// beyondExa: kubequota's answer prints a value of 1000E or 1024Ei or more, of which upstream would leave out the suffix.
+// beyondExa: kubequota's answer prints values of 1000E or 1024Ei or more, and upstream's is the same without their suffixes.
 func beyondExa[Q, A any]() difference[Q, A] {
-	return difference[Q, A]{id: quantityExa, explains: func(_ Q, _, ours A) bool { return beyond.Match(raw(ours)) }}
+	return difference[Q, A]{id: quantityExa, explains: func(_ Q, theirs, ours A) bool {
+		if !beyond.Match(raw(ours)) {
+			return false
+		}
+		cut := beyond.ReplaceAllFunc(raw(ours), func(text []byte) []byte {
+			match := beyond.FindSubmatch(text)
+			number, _ := new(big.Int).SetString(string(match[1]), 10)
+			step := big.NewInt(1000)
+			if string(match[2]) == "Ei" {
+				step = big.NewInt(1024)
+			}
+			// Upstream leaves out every thousand before it looks for the suffix.
+			for {
+				less, rest := new(big.Int).QuoRem(number, step, new(big.Int))
+				if rest.Sign() != 0 {
+					return []byte(number.String())
+				}
+				number = less
+			}
+		})
+		var without A
+		return json.Unmarshal(cut, &without) == nil && reflect.DeepEqual(theirs, without)
+	}}
 }
 
-// large is a number of 19 digits or more.
-var large = regexp.MustCompile(`[0-9]{19,}`)
-
-// shared: a value is too large for 64 bits. Upstream then keeps it behind a pointer that copies share, and changes one with the other.
-func shared[Q, A any]() difference[Q, A] {
-	return difference[Q, A]{id: quantityShared, explains: func(_ Q, theirs, ours A) bool {
-		return large.Match(raw(theirs)) && large.Match(raw(ours))
-	}}
+// sharedCount says that a resource claim asks for so many devices that their sum needs more than 64 bits. Upstream keeps such a sum behind
+// a pointer that copies share, and what it subtracts from one is gone from the other.
+func sharedCount(objects ...json.RawMessage) bool {
+	return slices.ContainsFunc(objects, func(object json.RawMessage) bool {
+		return bytes.Contains(object, []byte(`"count":9223372036854775807`))
+	})
 }

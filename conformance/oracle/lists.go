@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	quota "k8s.io/apiserver/pkg/quota/v1"
@@ -29,6 +30,8 @@ type listAnswer struct {
 	IsZero              bool              `json:"isZero"`
 	WithoutZeros        map[string]string `json:"withoutZeros"`
 	Negative            []string          `json:"negative"`
+	// Printed is A as messages print it.
+	Printed string `json:"printed"`
 }
 
 // listNames are few, so that lists share them.
@@ -82,6 +85,7 @@ var lists = part[listQuestion, listAnswer]{
 			IsZero:              quota.IsZero(a),
 			WithoutZeros:        texts(quota.RemoveZeros(a)),
 			Negative:            sortedNames(quota.IsNegative(a)),
+			Printed:             printed(a),
 		}
 	},
 	meant: []difference[listQuestion, listAnswer]{beyondExa[listQuestion, listAnswer]()},
@@ -93,6 +97,16 @@ func (listQuestion) list(texts map[string]string) corev1.ResourceList {
 		list[corev1.ResourceName(name)] = parsed(text)
 	}
 	return list
+}
+
+// printed is as upstream's prettyPrint, which is not exported, prints a list.
+func printed(list corev1.ResourceList) string {
+	var parts []string
+	for _, name := range namesIn(list) {
+		quantity := list[name]
+		parts = append(parts, string(name)+"="+quantity.String())
+	}
+	return strings.Join(parts, ",")
 }
 
 func resourceNames(texts []string) []corev1.ResourceName {

@@ -61,44 +61,14 @@ var namespaces = part[namespaceQuestion, namespaceAnswer]{
 	name: "namespaces", key: "namespace", cases: 20_000,
 	ask: func(r *Random) namespaceQuestion { return (&historian{Random: r, at: now.Add(-time.Hour)}).tell() },
 	upstream: func(q namespaceQuestion) namespaceAnswer {
-		if !slices.Equal(q.Kinds, countedKinds) {
-			panic("not all kinds are told")
-		}
-		c := newCluster(around{Now: q.Now})
-		classes := map[string]*resourcev1.DeviceClass{}
-		for _, event := range q.History {
-			what := event.What
-			switch {
-			case what.Set != nil:
-				if meta := decoded[metav1.PartialObjectMetadata](what.Set.Object); meta.UID == "" || meta.Name == "" {
-					panic("an object without a name or uid")
-				}
-				c.set(what.Set.Kind, readObject(what.Set.Kind, what.Set.Object))
-			case what.Delete != nil:
-				if err := c.store(what.Delete.Kind).Delete(readObject(what.Delete.Kind, what.Delete.Object)); err != nil {
-					panic(err)
-				}
-			case what.DeviceClass != nil:
-				class := decoded[resourcev1.DeviceClass](what.DeviceClass)
-				if old := classes[class.Name]; old != nil {
-					c.classes.OnUpdate(old, class)
-				} else {
-					c.classes.OnAdd(class, false)
-				}
-				classes[class.Name] = class
-			case what.DeleteDeviceClass != "":
-				if old := classes[what.DeleteDeviceClass]; old != nil {
-					c.classes.OnDelete(old)
-				}
-				delete(classes, what.DeleteDeviceClass)
-			}
-		}
 		answer := namespaceAnswer{Recount: []map[string]string{}, Ledger: []map[string]string{}}
 		for _, text := range q.Quotas {
 			made := decoded[corev1.ResourceQuota](text)
 			if made.Namespace != namespace || made.Name == "" {
 				panic("a quota of no namespace or without a name")
 			}
+			// Of objects of its own: what upstream works out of one quota can change the objects that the next one sees.
+			c := q.cluster()
 			used, err := quota.CalculateUsage(namespace, made.Spec.Scopes, made.Spec.Hard, c.registry(), made.Spec.ScopeSelector)
 			if err != nil {
 				panic(err)
@@ -109,17 +79,56 @@ var namespaces = part[namespaceQuestion, namespaceAnswer]{
 	},
 	meant: []difference[namespaceQuestion, namespaceAnswer]{
 		beyondExa[namespaceQuestion, namespaceAnswer](),
-		shared[namespaceQuestion, namespaceAnswer](),
+		{id: claimShared, explains: func(q namespaceQuestion, _, _ namespaceAnswer) bool {
+			return sharedCount(q.of("resourceclaims.resource.k8s.io")...)
+		}},
 		{id: twoClasses, explains: func(q namespaceQuestion, _, _ namespaceAnswer) bool { return q.clash(false) }},
 		{id: twoClassesGone, explains: func(q namespaceQuestion, _, _ namespaceAnswer) bool { return q.clash(true) }},
 		{id: endlessGrace, explains: func(q namespaceQuestion, _, _ namespaceAnswer) bool {
 			return slices.ContainsFunc(q.objects(), func(o metav1.ObjectMeta) bool { return endless(o) })
 		}},
 		{id: ownerByUID, explains: func(q namespaceQuestion, _, _ namespaceAnswer) bool {
-			pods := q.pods()
+			pods := q.of("pods")
 			return slices.ContainsFunc(q.objects(), func(o metav1.ObjectMeta) bool { return misnamed(o, pods) })
 		}},
 	},
+}
+
+// cluster is the namespace as it is at the end.
+func (q namespaceQuestion) cluster() *cluster {
+	if !slices.Equal(q.Kinds, countedKinds) {
+		panic("not all kinds are told")
+	}
+	c := newCluster(around{Now: q.Now})
+	classes := map[string]*resourcev1.DeviceClass{}
+	for _, event := range q.History {
+		what := event.What
+		switch {
+		case what.Set != nil:
+			if meta := decoded[metav1.PartialObjectMetadata](what.Set.Object); meta.UID == "" || meta.Name == "" {
+				panic("an object without a name or uid")
+			}
+			c.set(what.Set.Kind, readObject(what.Set.Kind, what.Set.Object))
+		case what.Delete != nil:
+			if err := c.store(what.Delete.Kind).Delete(readObject(what.Delete.Kind, what.Delete.Object)); err != nil {
+				panic(err)
+			}
+		case what.DeviceClass != nil:
+			class := decoded[resourcev1.DeviceClass](what.DeviceClass)
+			if old := classes[class.Name]; old != nil {
+				c.classes.OnUpdate(old, class)
+			} else {
+				c.classes.OnAdd(class, false)
+			}
+			classes[class.Name] = class
+		case what.DeleteDeviceClass != "":
+			if old := classes[what.DeleteDeviceClass]; old != nil {
+				c.classes.OnDelete(old)
+			}
+			delete(classes, what.DeleteDeviceClass)
+		}
+	}
+	return c
 }
 
 // clash says that two device classes had one extended resource at once, and whether one of them went away.
@@ -156,9 +165,10 @@ func (q namespaceQuestion) objects() (made []metav1.ObjectMeta) {
 	return made
 }
 
-func (q namespaceQuestion) pods() (made []json.RawMessage) {
+// of are all objects of a kind that ever were.
+func (q namespaceQuestion) of(kind string) (made []json.RawMessage) {
 	for _, event := range q.History {
-		if event.What.Set != nil && event.What.Set.Kind == "pods" {
+		if event.What.Set != nil && event.What.Set.Kind == kind {
 			made = append(made, event.What.Set.Object)
 		}
 	}

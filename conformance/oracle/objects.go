@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"time"
 
@@ -129,15 +130,25 @@ var objects = part[objectQuestion, objectAnswer]{
 	},
 	meant: []difference[objectQuestion, objectAnswer]{
 		beyondExa[objectQuestion, objectAnswer](),
-		shared[objectQuestion, objectAnswer](),
-		{id: twoClasses, explains: func(q objectQuestion, _, _ objectAnswer) bool { return q.Around.twoClasses() }},
-		{id: endlessGrace, explains: func(q objectQuestion, _, _ objectAnswer) bool {
-			return endless(decoded[metav1.PartialObjectMetadata](q.Object).ObjectMeta) || q.Around.endless()
+		{id: claimShared, explains: func(q objectQuestion, theirs, ours objectAnswer) bool {
+			return sharedCount(q.Object) && theirs.sameButUsage(ours)
 		}},
-		{id: ownerByUID, explains: func(q objectQuestion, _, _ objectAnswer) bool {
-			return misnamed(decoded[metav1.PartialObjectMetadata](q.Object).ObjectMeta, q.Around.Pods)
+		{id: twoClasses, explains: func(q objectQuestion, theirs, ours objectAnswer) bool {
+			return q.Kind == "resourceclaims.resource.k8s.io" && q.Around.twoClasses() && theirs.sameButUsage(ours)
+		}},
+		{id: endlessGrace, explains: func(q objectQuestion, theirs, ours objectAnswer) bool {
+			return (endless(decoded[metav1.PartialObjectMetadata](q.Object).ObjectMeta) || q.Around.endless()) && theirs.sameButUsage(ours)
+		}},
+		{id: ownerByUID, explains: func(q objectQuestion, theirs, ours objectAnswer) bool {
+			return misnamed(decoded[metav1.PartialObjectMetadata](q.Object).ObjectMeta, q.Around.Pods) && theirs.sameButUsage(ours)
 		}},
 	},
+}
+
+// sameButUsage says that the answers differ in what the object uses, if at all.
+func (a objectAnswer) sameButUsage(other objectAnswer) bool {
+	a.Usage = other.Usage
+	return reflect.DeepEqual(a, other)
 }
 
 // normal makes nothing and an empty list the same.

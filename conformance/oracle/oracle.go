@@ -107,7 +107,7 @@ func Run(ctx context.Context, options Options) (results []Result, failed int, er
 	return results, failed, errors.Join(errs...)
 }
 
-// Parts are all subjects, in the order in which they run.
+// Parts are all subjects, in the order in which they begin.
 var Parts = []Part{
 	quantities,
 	lists,
@@ -232,7 +232,9 @@ func (p part[Q, A]) compare(answers *process, questions []Q) ([]verdict, error) 
 			return nil, fmt.Errorf("%w\nquestion %s", err, lines[i])
 		}
 		var ours A
-		if err := json.Unmarshal(text, &ours); err != nil {
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields() // nothing may be answered that is not compared
+		if err := decoder.Decode(&ours); err != nil {
 			return nil, fmt.Errorf("the answer can't be read: %w\nquestion %s\nanswer %s", err, lines[i], text)
 		}
 		if verdicts[i].same = reflect.DeepEqual(theirs[i], ours); verdicts[i].same {

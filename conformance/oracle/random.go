@@ -3,7 +3,6 @@ package oracle
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -36,8 +35,6 @@ func some[T any](r *Random, most int, from ...T) []T {
 	}
 	return picked
 }
-
-func mapsKeys[V any](from map[string]V) iter.Seq[string] { return maps.Keys(from) }
 
 func sortedKeys[V any](from map[string]V) []string { return slices.Sorted(maps.Keys(from)) }
 

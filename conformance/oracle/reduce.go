@@ -61,7 +61,7 @@ func (p part[Q, A]) reduce(answers *process, question Q) (Failure, error) {
 func smaller(tree any, try func() bool) {
 	switch node := tree.(type) {
 	case map[string]any:
-		for _, key := range slices.Sorted(mapsKeys(node)) {
+		for _, key := range sortedKeys(node) {
 			value := node[key]
 			delete(node, key)
 			if try() {

@@ -106,16 +106,14 @@ impl Question {
                 now: self.around.now,
                 lookups: &lookups,
             };
-            let judged = Demand::of(evaluator, &review, &context).and_then(|demand| match demand {
-                Some(demand) => demand.judge(&quotas.iter().collect::<Vec<_>>(), &limited),
-                None => Ok(Vec::new()),
+            let judged = Demand::of(evaluator, &review, &context).map_or(Ok(Vec::new()), |demand| {
+                demand.judge(&quotas.iter().collect::<Vec<_>>(), &limited)
             });
             verdicts.push(match judged {
                 Err(refusal) => Verdict::Refused(review.message(&kind, &refusal)),
                 Ok(raises) => {
                     for raise in raises {
-                        let used = &mut quotas[raise.quota].status.used;
-                        *used = Some(used.take().unwrap_or_default().add(&raise.by));
+                        quotas[raise.quota].raise(&raise.by);
                     }
                     Verdict::Allowed(quotas.iter().map(used).collect())
                 }

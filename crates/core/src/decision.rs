@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Write};
 
 use crate::evaluator::{Charge, Context, Evaluator, GroupResource, Lookups, Operation, Request};
 use crate::evaluators::View;
@@ -17,7 +17,8 @@ use crate::quota::Quota;
 use crate::resource_list::{ResourceList, ResourceName};
 use crate::scope::{Requirement, Selector, SelectorError};
 
-/// What admission is asked about one object of a kind that has an evaluator.
+/// What admission is asked about one object of a kind that has an evaluator, in a namespace: upstream's plugin never looks at
+/// cluster-scoped objects, nor at the creation of namespaces. A deletion carries no object and is never charged.
 #[derive(Clone, Copy, Debug)]
 pub struct Review<'a> {
     /// The verb.
@@ -40,7 +41,7 @@ impl Review<'_> {
     /// The whole message of a refusal, as Kubernetes' clients know it: `pods "p" is forbidden: REASON`.
     #[must_use]
     pub fn message(&self, kind: &GroupResource, refusal: &Refusal) -> String {
-        format!("{kind} {:?} is forbidden: {refusal}", self.display_name())
+        format!("{kind} {} is forbidden: {refusal}", Quoted(self.display_name()))
     }
 
     /// What messages call the object: its name in the request or in the object, or the prefix of the name to be made.
@@ -138,7 +139,7 @@ pub enum Refusal {
         /// What is left out, and where.
         reason: String,
     },
-    /// A quota has limits, and no use is recorded yet for some of them.
+    /// A quota has limits, and no use is recorded yet for some of them, or one can't be read.
     #[error("status unknown for quota: {quota}, resources: {}", Joined(names))]
     StatusUnknown {
         /// Name of the quota.
@@ -170,6 +171,34 @@ pub enum Refusal {
         /// What is allowed of these.
         limited: ResourceList,
     },
+}
+
+/// A text as Go's `%q` quotes it. Names come here before they are validated.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for letter in self.0.chars() {
+            match letter {
+                '"' | '\\' => write!(f, "\\{letter}")?,
+                '\x07' => f.write_str("\\a")?,
+                '\x08' => f.write_str("\\b")?,
+                '\t' => f.write_str("\\t")?,
+                '\n' => f.write_str("\\n")?,
+                '\x0b' => f.write_str("\\v")?,
+                '\x0c' => f.write_str("\\f")?,
+                '\r' => f.write_str("\\r")?,
+                ' '..='~' => f.write_char(letter)?,
+                '\0'..='\x7f' => write!(f, "\\x{:02x}", u32::from(letter))?,
+                // What Rust shows as it is can be seen.
+                _ if letter.escape_debug().count() == 1 => f.write_char(letter)?,
+                '\u{80}'..='\u{ffff}' => write!(f, "\\u{:04x}", u32::from(letter))?,
+                _ => write!(f, "\\U{:08x}", u32::from(letter))?,
+            }
+        }
+        f.write_char('"')
+    }
 }
 
 /// `a,b`
@@ -210,13 +239,20 @@ pub struct Raise {
 pub struct Demand<'a> {
     evaluator: &'a dyn Evaluator,
     lookups: &'a dyn Lookups,
-    view: &'a View,
     operation: Operation,
     /// Of a status, which tells what is already so: it is charged and can't be refused for its size.
     of_status: bool,
     dry_run: bool,
-    new: Charge,
+    /// Judged only where there is something to judge it by.
+    new: Result<New<'a>, FieldError>,
     old: Prior,
+}
+
+/// What the object uses from now on.
+#[derive(Clone)]
+struct New<'a> {
+    view: &'a View,
+    charge: Charge,
 }
 
 /// What the object used before.
@@ -231,14 +267,7 @@ enum Prior {
 
 impl<'a> Demand<'a> {
     /// Works out what a request demands; `None` where quotas have nothing to say about such a request.
-    ///
-    /// # Errors
-    /// An object that can't be charged.
-    pub fn of(
-        evaluator: &'a dyn Evaluator,
-        review: &Review<'a>,
-        context: &Context<'a>,
-    ) -> Result<Option<Self>, Refusal> {
+    pub fn of(evaluator: &'a dyn Evaluator, review: &Review<'a>, context: &Context<'a>) -> Option<Self> {
         let assess = |object: &'a Object| {
             let view = object.view.as_ref().map_err(Clone::clone)?;
             let mut metadata = Cow::Borrowed(&object.metadata);
@@ -246,37 +275,35 @@ impl<'a> Demand<'a> {
                 review.namespace.clone_into(&mut metadata.to_mut().namespace);
             }
             let charge = evaluator.assess(&metadata, view, context)?.charge;
-            Ok::<_, FieldError>((view, charge))
+            Ok::<_, FieldError>(New { view, charge })
         };
         let new = assess(review.object);
         let old = review.old.map(assess);
         let request = Request {
             operation: review.operation,
             subresource: review.subresource,
-            new: new.as_ref().ok().map(|(_, charge)| charge),
-            old: old.as_ref().and_then(|old| old.as_ref().ok()).map(|(_, charge)| charge),
+            new: new.as_ref().ok().map(|new| &new.charge),
+            old: old.as_ref().and_then(|old| old.as_ref().ok()).map(|old| &old.charge),
         };
         if !evaluator.handles(&request) {
-            return Ok(None);
+            return None;
         }
         let stored = |old: &Object| !old.metadata.resource_version.is_empty();
         let old = match old {
             _ if review.operation != Operation::Update => Prior::Nothing,
             None => Prior::Missing,
-            Some(Ok((_, charge))) if review.old.is_some_and(stored) => Prior::Charged(charge),
+            Some(Ok(New { charge, .. })) if review.old.is_some_and(stored) => Prior::Charged(charge),
             Some(_) => Prior::Nothing,
         };
-        let (view, new) = new.map_err(Refusal::Unreadable)?;
-        Ok(Some(Demand {
+        Some(Demand {
             evaluator,
             lookups: context.lookups,
-            view,
             operation: review.operation,
             of_status: review.subresource == "status",
             dry_run: review.dry_run,
             new,
             old,
-        }))
+        })
     }
 
     /// Judges the request against the quotas of its namespace. Allowed, it says what to add to the `used` of which of them.
@@ -287,21 +314,22 @@ impl<'a> Demand<'a> {
         if quotas.is_empty() && limited.is_empty() {
             return Ok(Vec::new());
         }
+        let new = self.new.as_ref().map_err(|error| Refusal::Unreadable(error.clone()))?;
         let mut interesting = Vec::new();
         for (index, quota) in quotas.iter().enumerate() {
-            if let Some(tracked) = self.interest(quota)? {
+            if let Some(tracked) = self.interest(new, quota)? {
                 interesting.push((index, *quota, tracked));
             }
         }
-        let negative = self.new.usage.negative_names();
+        let negative = new.charge.usage.negative_names();
         if !negative.is_empty() {
             return Err(Refusal::Negative(negative));
         }
-        let whole = self.new.usage.without_zeros();
+        let whole = new.charge.usage.without_zeros();
         let growth = match &self.old {
             Prior::Nothing => whole.clone(),
             Prior::Missing => return Err(Refusal::NoPriorVersion),
-            Prior::Charged(old) => self.new.usage.subtract_non_negative(&old.usage).without_zeros(),
+            Prior::Charged(old) => new.charge.usage.subtract_non_negative(&old.usage).without_zeros(),
         };
         // A quota that did not count the object before gets all of it.
         let demanded = |quota: &Quota| match &self.old {
@@ -316,7 +344,7 @@ impl<'a> Demand<'a> {
             return Ok(Vec::new());
         }
         let tracked = interesting.iter().flat_map(|(_, _, tracked)| tracked);
-        self.covered(quotas, &tracked.collect(), limited)?;
+        self.covered(new, quotas, &tracked.collect(), limited)?;
         let mut raises = Vec::new();
         for (index, quota, _) in interesting {
             let by = self.fits(quota, demanded(quota))?;
@@ -328,25 +356,28 @@ impl<'a> Demand<'a> {
     }
 
     /// The names of a quota's `status.hard` that objects of this kind count under, if the quota counts this object at all.
-    fn interest(&self, quota: &Quota) -> Result<Option<Vec<ResourceName>>, Refusal> {
+    fn interest(&self, new: &New<'_>, quota: &Quota) -> Result<Option<Vec<ResourceName>>, Refusal> {
         let name = || quota.key.name.to_string();
         let mut matches = true;
         for requirement in quota.spec.selector.requirements() {
             let mistake = |error| Refusal::Selector { quota: name(), error };
-            matches &= requirement.try_matches(&self.new.scopes).map_err(mistake)?;
+            matches &= requirement.try_matches(&new.charge.scopes).map_err(mistake)?;
         }
+        let tracks = |name: &ResourceName| self.evaluator.tracks(name.as_str(), self.lookups);
         let hard = quota.status.hard.iter().flat_map(ResourceList::names);
-        let tracked: Vec<ResourceName> = hard
-            .filter(|name| self.evaluator.tracks(name.as_str(), self.lookups))
-            .cloned()
-            .collect();
+        let mut tracked: Vec<ResourceName> = hard.filter(|name| tracks(name)).cloned().collect();
+        // A limit that can't be read is a limit all the same.
+        let unreadable: Vec<ResourceName> = quota.unreadable_limits().filter(tracks).collect();
+        tracked.extend_from_slice(&unreadable);
+        tracked.sort_unstable();
         if tracked.is_empty() || !matches {
             return Ok(None);
         }
         self.evaluator
-            .constraint(self.view, &tracked)
+            .constraint(new.view, &tracked)
             .map_err(|reason| Refusal::Constraint { quota: name(), reason })?;
-        if tracked.iter().any(|name| quota.status.used(name.as_str()).is_none()) {
+        let unknown = |name: &ResourceName| quota.status.used(name.as_str()).is_none();
+        if !unreadable.is_empty() || tracked.iter().any(unknown) {
             return Err(Refusal::StatusUnknown {
                 quota: name(),
                 names: tracked,
@@ -358,22 +389,23 @@ impl<'a> Demand<'a> {
     /// Checks that what may only be used under a quota is used under one.
     fn covered(
         &self,
+        new: &New<'_>,
         quotas: &[&Quota],
         tracked: &BTreeSet<&ResourceName>,
         limited: &LimitedResources,
     ) -> Result<(), Refusal> {
-        let mut names = limited.names(self.evaluator.group_resource(), &self.new.usage);
+        let mut names = limited.names(self.evaluator.group_resource(), &new.charge.usage);
         names.retain(|name| !tracked.contains(name));
         if !names.is_empty() {
             return Err(Refusal::Uncovered(names.into_iter().collect()));
         }
         let selected = |requirement: &Requirement| {
             let mut selectors = quotas.iter().flat_map(|quota| quota.spec.selector.requirements());
-            selectors.any(|selector| selector.scope == requirement.scope && selector.matches(&self.new.scopes))
+            selectors.any(|selector| selector.scope == requirement.scope && selector.matches(&new.charge.scopes))
         };
         let scopes = limited.0.iter().flat_map(|entry| &entry.match_scopes);
         let uncovered: Vec<Requirement> = scopes
-            .filter(|requirement| requirement.matches(&self.new.scopes) && !selected(requirement))
+            .filter(|requirement| requirement.matches(&new.charge.scopes) && !selected(requirement))
             .cloned()
             .collect();
         if uncovered.is_empty() {

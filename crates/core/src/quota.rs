@@ -60,6 +60,22 @@ pub struct Quota {
     pub problems: Vec<FieldError>,
 }
 
+impl Quota {
+    /// The names whose limit in force is there and can't be read.
+    pub fn unreadable_limits(&self) -> impl Iterator<Item = ResourceName> {
+        let name = |problem: &FieldError| {
+            let name = problem.field.strip_prefix("status.hard[")?.strip_suffix(']')?;
+            Some(ResourceName::from(name))
+        };
+        self.problems.iter().filter_map(name)
+    }
+
+    /// Records that so much more is used.
+    pub fn raise(&mut self, by: &ResourceList) {
+        self.status.used.get_or_insert_with(ResourceList::new).add_assign(by);
+    }
+}
+
 /// `spec` of a quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaSpec {

@@ -7,6 +7,7 @@ use crate::evaluator::NoLookups;
 use crate::evaluators::testing::{now, object, resources};
 use crate::evaluators::{ObjectCountEvaluator, PersistentVolumeClaimEvaluator, PodEvaluator, ResourceClaimEvaluator};
 use crate::object::Metadata;
+use crate::quota::{QuotaView};
 use crate::quota::{QuotaKey, QuotaSpec, QuotaStatus};
 use crate::scope::{Operator, Scope};
 
@@ -149,9 +150,8 @@ impl<'a> Asked<'a> {
             lookups: self.lookups,
         };
         let judged = match Demand::of(self.evaluator, &review, &context) {
-            Ok(None) => return "unhandled".to_owned(),
-            Ok(Some(demand)) => demand.judge(&quotas.iter().collect::<Vec<_>>(), &limited(self.limited)),
-            Err(refusal) => Err(refusal),
+            None => return "unhandled".to_owned(),
+            Some(demand) => demand.judge(&quotas.iter().collect::<Vec<_>>(), &limited(self.limited)),
         };
         match judged {
             Ok(raises) => {
@@ -573,9 +573,62 @@ fn what_is_not_examined_or_can_not_be() {
     let unreadable = "the object can't be counted: spec.containers[0].resources.requests[cpu]: ";
     let verdict = Asked::create(&pods, pod("cpu=x")).verdict(&quotas);
     assert!(verdict.starts_with(unreadable), "{verdict}");
+    // Nor is it looked at where nothing is limited.
+    assert_eq!(Asked::create(&pods, pod("cpu=x")).verdict(&[]), "");
     // Only requests that are handled can be refused for what is in them.
     let update = Asked::update(&pods, "", Some(stored(pod("cpu=x"))), pod("cpu=x"));
     assert_eq!(update.verdict(&quotas), "unhandled");
+}
+
+/// A quota may hold a value that can't be read: it still limits.
+#[test]
+fn limits_that_cannot_be_read_refuse() {
+    let evaluator = PodEvaluator::default();
+    for (hard, expected) in [
+        (json!({"pods": "x"}), "status unknown for quota: q, resources: pods"),
+        (
+            json!({"pods": "x", "cpu": "1", "services": "y"}),
+            "status unknown for quota: q, resources: cpu,pods",
+        ),
+        (json!({"services": "y"}), ""),
+        (json!({"services": "y", "cpu": "2"}), "0: cpu=1"),
+    ] {
+        let used: serde_json::Map<_, _> = hard
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(|name| (name.clone(), json!("0")))
+            .collect();
+        let view: QuotaView = serde_json::from_value(json!({"status": {"hard": hard, "used": used}})).unwrap();
+        let metadata = Metadata {
+            name: "q".to_owned(),
+            ..Metadata::default()
+        };
+        let quota = view.quota(&metadata);
+        let object = object(&evaluator, &pod("cpu=1"));
+        let review = Review {
+            operation: Operation::Create,
+            subresource: "",
+            namespace: "ns",
+            name: "",
+            object: &object,
+            old: None,
+            dry_run: false,
+        };
+        let context = Context {
+            now: now(),
+            lookups: &NoLookups,
+        };
+        let demand = Demand::of(&evaluator, &review, &context).unwrap();
+        let verdict = match demand.judge(&[&quota], &LimitedResources::default()) {
+            Ok(raises) => raises
+                .iter()
+                .map(|raise| format!("{}: {}", raise.quota, raise.by))
+                .collect(),
+            Err(refusal) => refusal.to_string(),
+        };
+        assert_eq!(verdict, expected, "{hard}");
+    }
 }
 
 /// In the namespace `ns` each claim belongs to a pod that is charged for a device of class `gpu`.
@@ -653,6 +706,13 @@ fn messages() {
             "deployments.apps \"g-\" is forbidden: ",
         ),
         ("pods", "", json!({}), "pods \"Unknown\" is forbidden: "),
+        // As Go quotes a text, whatever is in it.
+        (
+            "pods",
+            "a\"\\\u{1}\u{7f}\t\n\u{200b}\u{ad}\u{e0001}é世",
+            json!({}),
+            "pods \"a\\\"\\\\\\x01\\x7f\\t\\n\\u200b\\u00ad\\U000e0001é世\" is forbidden: ",
+        ),
     ];
     let refusal = Refusal::NoPriorVersion;
     for (kind, name, metadata, expected) in table {
