@@ -12,28 +12,41 @@ import (
 
 // Kubequota builds the program under test from the checkout at root and returns its path. Cargo decides what is out of date.
 func Kubequota(ctx context.Context, root string, log func(format string, args ...any)) (string, error) {
-	return cargoBuild(ctx, root, "kubequota", "kubequota-cli", log)
+	return cargoBuild(ctx, root, "kubequota", "kubequota-cli", "--bin", log)
 }
 
 // Answers builds the program that answers questions about kubequota's rules, and returns its path.
 func Answers(ctx context.Context, root string, log func(format string, args ...any)) (string, error) {
-	return cargoBuild(ctx, root, "answers", "kubequota-answers", log)
+	return cargoBuild(ctx, root, "answers", "kubequota-answers", "--bin", log)
 }
 
-// cargoBuild builds the executable of a package.
-func cargoBuild(ctx context.Context, root, name, pkg string, log func(format string, args ...any)) (string, error) {
+// Replay builds the program that serves the embedded API server, and returns its path.
+func Replay(ctx context.Context, root string, log func(format string, args ...any)) (string, error) {
+	return cargoBuild(ctx, root, "replay", "kubequota-testserver", "--example", log)
+}
+
+// Serve builds the program that serves an empty embedded API server with the machine's clock, and returns its path.
+func Serve(ctx context.Context, root string, log func(format string, args ...any)) (string, error) {
+	return cargoBuild(ctx, root, "serve", "kubequota-testserver", "--example", log)
+}
+
+// GivenServe checks a path that the caller gave instead.
+func GivenServe(path string) (string, error) { return given("serve", path) }
+
+// cargoBuild builds an executable of a package; form is the flag that selects it, --bin or --example.
+func cargoBuild(ctx context.Context, root, name, pkg, form string, log func(format string, args ...any)) (string, error) {
 	if _, err := exec.LookPath("cargo"); err != nil {
 		return "", fmt.Errorf("'cargo' is not installed; install Rust (https://rustup.rs), or pass --%s PATH of a built binary", name)
 	}
 	log("building %s (cargo build --release)", name)
 	// The JSON messages name the executable wherever CARGO_TARGET_DIR or a cargo configuration puts it.
-	cmd := exec.CommandContext(ctx, "cargo", "build", "--release", "--package", pkg, "--bin", name,
+	cmd := exec.CommandContext(ctx, "cargo", "build", "--release", "--package", pkg, form, name,
 		"--message-format=json-render-diagnostics")
 	cmd.Dir = root
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("cargo build --release --bin %s: %w\n%s", name, err, stderr.String())
+		return "", fmt.Errorf("cargo build --release %s %s: %w\n%s", form, name, err, stderr.String())
 	}
 	decoder := json.NewDecoder(&stdout)
 	for decoder.More() {
@@ -58,6 +71,9 @@ func GivenKubequota(path string) (string, error) { return given("kubequota", pat
 
 // GivenAnswers checks a path that the caller gave instead.
 func GivenAnswers(path string) (string, error) { return given("answers", path) }
+
+// GivenReplay checks a path that the caller gave instead.
+func GivenReplay(path string) (string, error) { return given("replay", path) }
 
 func given(name, path string) (string, error) {
 	info, err := os.Stat(path)

@@ -22,6 +22,11 @@ type Client struct {
 	http          *http.Client
 }
 
+// Plain is a client of a server that speaks HTTP and asks for no token, as the embedded one does.
+func Plain(server string) *Client {
+	return &Client{server: server, http: &http.Client{Timeout: time.Minute}}
+}
+
 func newClient(server, caFile, token string) (*Client, error) {
 	ca, err := os.ReadFile(caFile)
 	if err != nil {
@@ -54,6 +59,17 @@ func (c *Client) Patch(ctx context.Context, path string, patch Object) (Object, 
 func (c *Client) Delete(ctx context.Context, path string, graceSeconds int) (Object, error) {
 	return c.do(ctx, http.MethodDelete, path, "application/json",
 		Object{"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": graceSeconds})
+}
+
+// Request sends a request as it is and returns whatever the server answers. The caller closes the answer's body.
+func (c *Client) Request(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.server+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header = header.Clone()
+	request.Header.Set("Authorization", "Bearer "+c.token)
+	return c.http.Do(request)
 }
 
 func (c *Client) ready(ctx context.Context) error {

@@ -31,6 +31,8 @@ type Options struct {
 type Cluster struct {
 	// Server is kube-apiserver's address.
 	Server string
+	// Etcd is etcd's address, which also answers JSON over HTTP.
+	Etcd string
 	// AdminKubeconfig is for the harness and the suites; what is under test gets less.
 	AdminKubeconfig string
 	// Admin talks to the server as administrator.
@@ -65,6 +67,7 @@ func Start(ctx context.Context, options Options) (context.Context, *Cluster, err
 	}
 	etcd, etcdPeer, server := ports[0], ports[1], ports[2]
 	etcdURL, peerURL := "http://127.0.0.1:"+etcd, "http://127.0.0.1:"+etcdPeer
+	c.Etcd = etcdURL
 	if err := c.start("etcd", binaries.Etcd,
 		"--data-dir", filepath.Join(data, "etcd"),
 		"--listen-client-urls", etcdURL, "--advertise-client-urls", etcdURL,

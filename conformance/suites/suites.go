@@ -21,6 +21,8 @@ var All = []Suite{
 	audit,
 	oracleSuite,
 	upstreamUnits,
+	apiserver,
+	kubectlSuite,
 }
 
 // Suite is something that passes or fails.

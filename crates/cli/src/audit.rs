@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, OutputError> {
 }
 
 /// A table, each quota under a heading, and a line that sums up.
-fn text(audit: &Audit, screen: Screen) -> String {
+pub(crate) fn text(audit: &Audit, screen: Screen) -> String {
     let mut whole = table(audit, screen, usize::MAX);
     if let Some(room) = screen.room(&whole) {
         whole = table(audit, screen, room);

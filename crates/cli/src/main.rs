@@ -4,6 +4,8 @@
 
 mod audit;
 mod controller;
+#[cfg(feature = "demo")]
+mod demo;
 mod input;
 mod output;
 
@@ -24,12 +26,16 @@ struct Cli {
 enum Command {
     Audit(audit::Args),
     Controller(controller::Args),
+    #[cfg(feature = "demo")]
+    Demo(demo::Args),
 }
 
 fn run(command: Command) -> Result<ExitCode, output::OutputError> {
     match command {
         Command::Audit(args) => audit::run(&args),
         Command::Controller(args) => Ok(controller::run(&args)),
+        #[cfg(feature = "demo")]
+        Command::Demo(args) => Ok(demo::run(&args)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A hook on creates, standing in for whoever admits objects and charges quotas.
+//! A hook on creates and changes, standing in for whoever admits objects and charges quotas.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,37 +10,45 @@ use crate::TestServer;
 use crate::request::RequestInfo;
 use crate::status::Status;
 
-/// A create that waits to be admitted.
+/// A create or a change that waits to be admitted.
 #[derive(Clone, Debug)]
 pub struct Review {
     /// The request.
     pub request: RequestInfo,
-    /// The object as it was sent.
+    /// The object as it would be stored. Of a create whose name is taken, which the server finds only afterwards: as it was sent.
     pub object: Value,
+    /// The object as it is stored; `None` for a create.
+    pub old: Option<Value>,
     /// Whether it is a dry run, which must not charge anything.
     pub dry_run: bool,
 }
 
-/// What becomes of the create.
+/// What becomes of the request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// The object is stored at once.
     Allow,
     /// The object is stored after a while; the client waits.
     DelayStore(Duration),
-    /// The create fails.
+    /// The request fails.
     Deny(Status),
 }
 
 /// A future that an [`Admitter`] answers with.
 pub type DecisionFuture = Pin<Box<dyn Future<Output = Decision> + Send>>;
 
-/// Decides on the creates of namespaced objects, before they are stored.
+/// Decides on requests that make or change a namespaced object, after the object is known to be valid and before it is stored. A change
+/// that meets a newer object meanwhile is worked out and decided on again, as in the real server.
 ///
 /// It may write to the server first, to raise `status.used` of a quota with [`TestServer::modify`] for instance. Any
-/// async closure over a server and a [`Review`] is one.
+/// async closure over a server and a [`Review`] is one, for creates.
 pub trait Admitter: Send + Sync {
-    /// Decides on one create.
+    /// Whether it is to be asked about this request; about creates only, unless it says otherwise.
+    fn handles(&self, request: &RequestInfo) -> bool {
+        request.verb == "create"
+    }
+
+    /// Decides on one request.
     fn before_store(&self, server: TestServer, review: Review) -> DecisionFuture;
 }
 

@@ -1,7 +1,7 @@
 //! Discovery: which groups, versions and kinds there are.
 
 use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use serde_json::{Value, json};
 
 use crate::kinds::{GroupHealth, Kind, Kinds, api_version};
@@ -37,6 +37,9 @@ pub(crate) fn respond(kinds: &Kinds, minor_version: u32, path: &str, accept: &st
             json_response(200, &body)
         }
         ["api", version] => api_resources(kinds, "", version),
+        ["apis", group, version] if kinds.is_built_in(group) && !kinds.versions(group).contains(version) => {
+            Status::no_such_resource().into_response()
+        }
         ["apis", group, version] => api_resources(kinds, group, version),
         _ => page_not_found(),
     }
@@ -94,23 +97,35 @@ fn api_resources(kinds: &Kinds, group: &str, version: &str) -> Response {
         if !kind.short_names.is_empty() {
             resource["shortNames"] = json!(kind.short_names);
         }
+        if let Some(category) = category(kind) {
+            resource["categories"] = json!([category]);
+        }
         resources.push(resource);
         for subresource in &kind.subresources {
-            resources.push(json!({
+            let mut resource = json!({
                 "name": format!("{}/{subresource}", kind.plural),
                 "singularName": "",
                 "namespaced": kind.namespaced,
                 "kind": kind.kind,
                 "verbs": ["get", "patch", "update"],
-            }));
+            });
+            if subresource == "scale" {
+                for (field, value) in [("group", "autoscaling"), ("version", "v1"), ("kind", "Scale")] {
+                    resource[field] = value.into();
+                }
+            }
+            resources.push(resource);
         }
     }
-    let body = json!({
+    let mut body = json!({
         "kind": "APIResourceList",
-        "apiVersion": "v1",
         "groupVersion": api_version(group, version),
         "resources": resources,
     });
+    // The core group is older than the version of its own discovery.
+    if !group.is_empty() {
+        body["apiVersion"] = "v1".into();
+    }
     json_response(200, &body)
 }
 
@@ -127,6 +142,20 @@ fn aggregated(kinds: &Kinds, groups: &[&str]) -> Response {
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
     response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+    response
+}
+
+/// The name under which kubectl knows the kind together with others.
+fn category(kind: &Kind) -> Option<&'static str> {
+    match (kind.group.as_str(), kind.plural.as_str()) {
+        ("", "pods" | "services" | "replicationcontrollers") => Some("all"),
+        ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets") => Some("all"),
+        ("batch", "jobs" | "cronjobs") => Some("all"),
+        ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => Some("api-extensions"),
+        _ => None,
+    }
 }
 
 fn aggregated_group(kinds: &Kinds, group: &str) -> Value {
@@ -158,7 +187,11 @@ fn aggregated_group(kinds: &Kinds, group: &str) -> Value {
 }
 
 fn aggregated_resource(kind: &Kind, version: &str) -> Value {
-    let response_kind = json!({ "group": kind.group, "version": version, "kind": kind.kind });
+    // Built-in kinds leave out group and version where they are those of the path.
+    let response_kind = match kind.custom {
+        true => json!({ "group": kind.group, "version": version, "kind": kind.kind }),
+        false => json!({ "group": "", "version": "", "kind": kind.kind }),
+    };
     let mut resource = json!({
         "resource": kind.plural,
         "responseKind": response_kind,
@@ -169,8 +202,13 @@ fn aggregated_resource(kind: &Kind, version: &str) -> Value {
     if !kind.short_names.is_empty() {
         resource["shortNames"] = json!(kind.short_names);
     }
+    if let Some(category) = category(kind) {
+        resource["categories"] = json!([category]);
+    }
     if !kind.subresources.is_empty() {
         let subresources = kind.subresources.iter().map(|subresource| {
+            let scale = json!({ "group": "autoscaling", "version": "v1", "kind": "Scale" });
+            let response_kind = if subresource == "scale" { &scale } else { &response_kind };
             json!({ "subresource": subresource, "responseKind": response_kind, "verbs": ["get", "patch", "update"] })
         });
         resource["subresources"] = subresources.collect();

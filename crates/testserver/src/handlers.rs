@@ -1,29 +1,40 @@
 //! From a request to its answer: log, faults, then what the API server does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
-use http::header::{CACHE_CONTROL, DATE, HeaderValue};
+use http::header::{CACHE_CONTROL, DATE, HeaderValue, WARNING};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::TestServer;
-use crate::admitter::{Decision, Review};
+use crate::admitter::{Admitter, Decision, Review};
+use crate::apply::{self, Manager};
+use crate::clock::rfc3339;
 use crate::discovery;
-use crate::kinds::{GroupHealth, GroupResource, Kind, api_version};
+use crate::kinds::{GroupHealth, GroupResource, Kind, Kinds, api_version};
 use crate::list::{self, ListOptions, number};
-use crate::object::{has_finalizers, meta};
-use crate::patch::Patch;
-use crate::render::{Form, Rendered};
+use crate::object::{has_finalizers, is_deleting, meta, set_meta, set_top};
+use crate::openapi;
+use crate::patch::{self, Patch};
+use crate::render::{Form, MEDIA_TYPES, Rendered};
 use crate::request::RequestInfo;
+use crate::schema::Type;
 use crate::status::{Status, json_response, page_not_found};
 use crate::store::{DeleteOptions, Deleted, Key, Origin, Part};
+use crate::subresource;
+use crate::table::Printer;
+use crate::unknown::{self, Unknown};
 use crate::watch::{self, WatchFault};
 
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 const JSON: &str = "application/json";
+/// How upstream says that an object is of another type than its path, or can't be read.
+const UNDECODABLE: &str = "cannot be handled as a";
 
 /// The client sees its connection break.
 struct ConnectionLost;
@@ -45,7 +56,9 @@ pub(crate) async fn handle(State(server): State<TestServer>, request: Request) -
     if let Ok(date) = HeaderValue::from_str(&server.http_date()) {
         headers.insert(DATE, date);
     }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers
+        .entry(CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-cache, private"));
     response
 }
 
@@ -83,6 +96,9 @@ async fn dispatch(server: &TestServer, request: &RequestInfo, body: Body, fault:
         if !matches!(request.method.as_str(), "GET" | "HEAD") {
             return Status::method_not_allowed().into_response();
         }
+        if request.path.starts_with("/openapi/") {
+            return openapi::respond(&server.store(), &request.path);
+        }
         return discovery::respond(
             &server.store().kinds,
             server.minor_version(),
@@ -93,7 +109,7 @@ async fn dispatch(server: &TestServer, request: &RequestInfo, body: Body, fault:
     let (kind, health) = {
         let store = server.store();
         let Some(kind) = store.kinds.served(&request.group, &request.version, &request.resource) else {
-            return page_not_found();
+            return no_route(&store.kinds, &request.group);
         };
         (kind.clone(), store.kinds.health(&request.group))
     };
@@ -106,16 +122,35 @@ async fn dispatch(server: &TestServer, request: &RequestInfo, body: Body, fault:
         _ => true,
     };
     if !routed || !(request.subresource.is_empty() || kind.has_subresource(&request.subresource)) {
-        return page_not_found();
+        return no_route(&server.store().kinds, &request.group);
     }
     let call = Call {
         server,
         kind: &kind,
         request,
+        now: rfc3339(server.now()),
+        warnings: Mutex::default(),
     };
-    call.answer(body, fault)
+    let mut response = call
+        .answer(body, fault)
         .await
-        .unwrap_or_else(IntoResponse::into_response)
+        .unwrap_or_else(IntoResponse::into_response);
+    for warning in call.warnings.into_inner() {
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
+    response
+}
+
+/// A path of a built-in group is known to be wrong; any other might have been anything.
+fn no_route(kinds: &Kinds, group: &str) -> Response {
+    if kinds.is_built_in(group) {
+        Status::no_such_resource().into_response()
+    } else {
+        page_not_found()
+    }
 }
 
 /// A request for a kind that is served.
@@ -123,6 +158,10 @@ struct Call<'a> {
     server: &'a TestServer,
     kind: &'a Kind,
     request: &'a RequestInfo,
+    /// When it came. Changes are worked out while the store is locked, so that they can't ask for the time.
+    now: String,
+    /// What the client is told beside the answer.
+    warnings: Mutex<Vec<String>>,
 }
 
 impl Call<'_> {
@@ -140,8 +179,8 @@ impl Call<'_> {
                 let body = to_bytes(body, BODY_LIMIT).await.map_err(|_| Status::too_large())?;
                 match request.verb.as_str() {
                     "create" => self.create(form, &body).await,
-                    "update" => self.update(form, &body),
-                    "patch" => self.patch(form, &body),
+                    "update" => self.update(form, &body).await,
+                    "patch" => self.patch(form, &body).await,
                     "delete" => self.delete(form, &body),
                     "deletecollection" => self.delete_collection(form, &body),
                     _ => Err(Status::method_not_allowed()),
@@ -183,6 +222,16 @@ impl Call<'_> {
     }
 
     fn rendered(&self, code: u16, form: Form, object: &Value) -> Response {
+        if self.request.subresource == "scale" {
+            return json_response(code, &self.shown(object));
+        }
+        if form == Form::Table {
+            let metadata = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });
+            return match self.table(std::iter::once(object), &metadata) {
+                Ok(table) => json_response(code, &table),
+                Err(status) => status.into_response(),
+            };
+        }
         let api_version = api_version(&self.kind.group, &self.request.version);
         json_response(
             code,
@@ -194,9 +243,87 @@ impl Call<'_> {
         )
     }
 
+    fn table<'a>(&self, objects: impl Iterator<Item = &'a Value>, metadata: &Value) -> Result<Value, Status> {
+        let store = self.server.store();
+        let printer = Printer::new(&store, self.kind, self.request)?;
+        Ok(printer.table(objects, metadata, store.clock.now(), true))
+    }
+
+    /// The CustomResourceDefinition behind the kind, if there is one.
+    fn definition(&self) -> Option<Arc<Value>> {
+        self.server.store().definition(self.kind).cloned()
+    }
+
+    /// What is known of the kind's fields.
+    fn field_type<'d>(&self, definition: Option<&'d Value>) -> Type<'d> {
+        if !self.kind.custom {
+            return Type::built_in(&self.kind.group, &self.request.version, &self.kind.kind);
+        }
+        let schema = definition.and_then(|definition| openapi::schema_of(definition, &self.request.version));
+        Type::custom(schema.unwrap_or(&Value::Null))
+    }
+
+    /// What the addressed part of an object looks like.
+    fn shown(&self, object: &Value) -> Value {
+        match self.request.subresource.as_str() {
+            "scale" => subresource::scale(object, self.kind, self.definition().as_deref(), &self.request.version),
+            _ => object.clone(),
+        }
+    }
+
+    /// The object after the addressed part of it was set to `wanted`, and who owns what it changed.
+    fn with_part(&self, current: &Value, wanted: Value, definition: Option<&Value>) -> Value {
+        let mut wanted = match self.request.subresource.as_str() {
+            "scale" => subresource::scaled(current, &wanted, self.kind, definition, &self.request.version),
+            "resize" => subresource::resized(current, &wanted),
+            _ => wanted,
+        };
+        self.manage(|manager| apply::track(current, &mut wanted, self.field_type(definition), manager));
+        wanted
+    }
+
+    /// Calls with who writes and when; the name is the one given or the client's own.
+    fn manage<T>(&self, write: impl FnOnce(Manager<'_>) -> T) -> T {
+        let given = self.request.parameter("fieldManager").filter(|name| !name.is_empty());
+        let client = self.request.user_agent.split('/').next().unwrap_or_default();
+        write(Manager {
+            name: given.as_deref().unwrap_or(client),
+            api_version: &api_version(&self.kind.group, &self.request.version),
+            subresource: &self.request.subresource,
+            time: &self.now,
+        })
+    }
+
+    /// Drops the fields that the kind doesn't have, and does about them what the request wants.
+    fn check_fields(&self, object: &mut Value, definition: Option<&Value>) -> Result<(), Status> {
+        let policy = Unknown::parse(self.request.parameter("fieldValidation").as_deref())?;
+        if self.request.subresource == "scale" {
+            return Ok(());
+        }
+        let found = unknown::prune(object, self.field_type(definition));
+        match policy {
+            Unknown::Refuse if !found.is_empty() => {
+                let (kind, version) = (&self.kind.kind, &self.request.version);
+                let what = found.join(", ");
+                Err(Status::bad_request(format!(
+                    "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {what}"
+                )))
+            }
+            Unknown::Warn => {
+                *self.warnings.lock() = found;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn list(&self, form: Form) -> Result<Response, Status> {
         let options = ListOptions::parse(self.request)?;
         let list = list::read(&self.server.store(), self.kind, &options)?;
+        if form == Form::Table {
+            let table = self.table(list.items.iter().map(AsRef::as_ref), &list.metadata())?;
+            return Ok(json_response(200, &table));
+        }
         Ok(list::respond(self.kind, &self.request.version, form, &list))
     }
 
@@ -208,23 +335,18 @@ impl Call<'_> {
     }
 
     async fn create(&self, form: Form, body: &[u8]) -> Result<Response, Status> {
-        let object = self.body_object(body)?;
+        let mut object = self.body_object(body)?;
+        self.check_fields(&mut object, self.definition().as_deref())?;
+        set_meta(&mut object, "managedFields", Value::Null);
+        self.create_object(form, object).await
+    }
+
+    async fn create_object(&self, form: Form, mut object: Value) -> Result<Response, Status> {
         self.check_namespace(&object)?;
         let dry_run = self.dry_run()?;
         if self.kind.namespaced {
-            self.check_namespace_exists()?;
-            if let Some(admitter) = self.server.current_admitter() {
-                let review = Review {
-                    request: self.request.clone(),
-                    object: object.clone(),
-                    dry_run,
-                };
-                match admitter.before_store(self.server.clone(), review).await {
-                    Decision::Allow => {}
-                    Decision::DelayStore(duration) => pause(duration).await,
-                    Decision::Deny(status) => return Err(status),
-                }
-            }
+            self.check_namespace_takes(&object)?;
+            self.admit_create(&mut object, dry_run).await?;
         }
         let mut store = self.server.store();
         let created = store.create(self.kind, &self.request.namespace, object, Origin::Wire, dry_run)?;
@@ -232,57 +354,214 @@ impl Call<'_> {
         Ok(self.rendered(201, form, &created))
     }
 
-    fn check_namespace_exists(&self) -> Result<(), Status> {
-        let namespaces = GroupResource::new("", "namespaces");
-        let exists = self
+    /// Who is to be asked about this request.
+    fn admitter(&self) -> Option<Arc<dyn Admitter>> {
+        let admitter = self.server.current_admitter();
+        admitter.filter(|admitter| self.kind.namespaced && admitter.handles(self.request))
+    }
+
+    /// Waits for a create to be admitted. The object is validated and given its name before; that the name is taken shows afterwards.
+    async fn admit_create(&self, object: &mut Value, dry_run: bool) -> Result<(), Status> {
+        let Some(admitter) = self.admitter() else {
+            return Ok(());
+        };
+        let namespace = &self.request.namespace;
+        let tried = self
             .server
             .store()
-            .get(&namespaces, &Key::new("", &self.request.namespace))
-            .is_some();
-        if exists {
-            Ok(())
-        } else {
-            Err(Status::not_found(&namespaces, &self.request.namespace))
+            .create(self.kind, namespace, object.clone(), Origin::Wire, true);
+        let new = match tried {
+            Ok(new) => Arc::unwrap_or_clone(new),
+            Err(Status { code: 409, .. }) => object.clone(),
+            Err(status) => return Err(status),
+        };
+        set_meta(object, "name", meta(&new, "name").into());
+        self.admit(&*admitter, new, None, dry_run).await
+    }
+
+    async fn admit(
+        &self,
+        admitter: &dyn Admitter,
+        object: Value,
+        old: Option<Value>,
+        dry_run: bool,
+    ) -> Result<(), Status> {
+        let request = self.request.clone();
+        let review = Review {
+            request,
+            object,
+            old,
+            dry_run,
+        };
+        match admitter.before_store(self.server.clone(), review).await {
+            Decision::Allow => Ok(()),
+            Decision::DelayStore(duration) => {
+                pause(duration).await;
+                Ok(())
+            }
+            Decision::Deny(status) => Err(status),
         }
     }
 
-    fn update(&self, form: Form, body: &[u8]) -> Result<Response, Status> {
-        let object = self.body_object(body)?;
+    /// Changes the object once that is admitted; what was admitted for an object that has changed meanwhile is worked out anew.
+    async fn change(
+        &self,
+        change: impl Fn(&Value) -> Result<Value, Status>,
+        dry_run: bool,
+    ) -> Result<Arc<Value>, Status> {
+        let (resource, key, part) = (self.kind.resource(), self.key(), self.part());
+        loop {
+            let Some(admitter) = self.admitter() else {
+                return self.server.store().update(self.kind, &key, part, &change, dry_run);
+            };
+            let (old, new) = {
+                let mut store = self.server.store();
+                let old = store.get(&resource, &key).cloned();
+                (old, store.update(self.kind, &key, part, &change, true)?)
+            };
+            let reviewed = old.as_deref().cloned();
+            self.admit(&*admitter, Arc::unwrap_or_clone(new), reviewed, dry_run)
+                .await?;
+            let mut store = self.server.store();
+            if store.get(&resource, &key).map(Arc::as_ptr) == old.as_ref().map(Arc::as_ptr) {
+                return store.update(self.kind, &key, part, &change, dry_run);
+            }
+        }
+    }
+
+    /// Objects are created where there is a namespace that isn't being deleted.
+    fn check_namespace_takes(&self, object: &Value) -> Result<(), Status> {
+        let (namespaces, name) = (GroupResource::new("", "namespaces"), &self.request.namespace);
+        let store = self.server.store();
+        let namespace = store
+            .get(&namespaces, &Key::new("", name))
+            .ok_or_else(|| Status::not_found(&namespaces, name))?;
+        if !is_deleting(namespace) {
+            return Ok(());
+        }
+        let why = format!("unable to create new content in namespace {name} because it is being terminated");
+        let mut status = Status::denied(&self.kind.resource(), meta(object, "name"), why);
+        status.details["causes"] = json!([{
+            "reason": "NamespaceTerminating",
+            "message": format!("namespace {name} is being terminated"),
+            "field": "metadata.namespace",
+        }]);
+        Err(status)
+    }
+
+    async fn update(&self, form: Form, body: &[u8]) -> Result<Response, Status> {
+        let definition = self.definition();
+        let mut object = self.body_object(body)?;
+        self.check_fields(&mut object, definition.as_deref())?;
         self.check_name(&object)?;
-        if self.kind.custom && meta(&object, "resourceVersion").is_empty() {
+        if self.kind.custom && self.request.subresource != "scale" && meta(&object, "resourceVersion").is_empty() {
             let why = "Invalid value: 0: must be specified for an update".to_owned();
             let causes = [("metadata.resourceVersion".to_owned(), why)];
-            return Err(Status::invalid(&self.kind.qualified(), &self.request.name, &causes));
+            // Upstream names the resource here, not the kind.
+            return Err(Status::invalid(
+                &self.kind.resource().to_string(),
+                &self.request.name,
+                &causes,
+            ));
         }
         let dry_run = self.dry_run()?;
-        let mut store = self.server.store();
-        let updated = store.update(self.kind, &self.key(), self.part(), |_| Ok(object), dry_run)?;
-        drop(store);
+        let change = |current: &Value| Ok(self.with_part(current, object.clone(), definition.as_deref()));
+        let updated = self.change(change, dry_run).await?;
         Ok(self.rendered(200, form, &updated))
     }
 
-    fn patch(&self, form: Form, body: &[u8]) -> Result<Response, Status> {
-        let patch = Patch::parse(&self.request.content_type, body)?;
+    async fn patch(&self, form: Form, body: &[u8]) -> Result<Response, Status> {
+        if patch::is_apply(&self.request.content_type) {
+            return self.apply(form, body).await;
+        }
+        let patch = Patch::parse(&self.request.content_type, body, self.kind.custom)?;
+        let definition = self.definition();
+        let definition = definition.as_deref();
         let dry_run = self.dry_run()?;
         let change = |current: &Value| {
-            let patched = patch.apply(current)?;
+            let shown = match self.request.subresource.as_str() {
+                "scale" => subresource::scale(current, self.kind, definition, &self.request.version),
+                _ => current.clone(),
+            };
+            let mut patched = patch.apply(&shown, self.field_type(definition))?;
+            self.check_fields(&mut patched, definition)?;
             self.check_name(&patched)?;
-            Ok(patched)
+            self.check_patched(current, &patched)?;
+            Ok(self.with_part(current, patched, definition))
         };
-        let patched = self
-            .server
-            .store()
-            .update(self.kind, &self.key(), self.part(), change, dry_run);
+        let patched = self.change(change, dry_run).await;
         // What a PUT answers with 400, since it can't be decoded, is an invalid patch here.
         let patched = patched.map_err(|status| match status.code {
-            400 => Status::invalid(
-                "",
-                "",
-                &[("patch".to_owned(), format!("Invalid value: {}", status.message))],
-            ),
+            400 if status.message.contains(UNDECODABLE) => {
+                let why = format!("Invalid value: {{patched object}}: {}", status.message);
+                Status::invalid("", "", &[("patch".to_owned(), why)])
+            }
             _ => status,
         })?;
         Ok(self.rendered(200, form, &patched))
+    }
+
+    /// A patch changes neither the type of an object nor which object it is.
+    fn check_patched(&self, current: &Value, patched: &Value) -> Result<(), Status> {
+        let of_scale = self.request.subresource == "scale";
+        if !of_scale && patched["kind"] != current["kind"] {
+            let (kind, sent) = (&self.kind.kind, patched["kind"].as_str().unwrap_or_default());
+            return Err(Status::bad_request(format!(
+                "{sent} {UNDECODABLE} {kind}: it is of another type"
+            )));
+        }
+        let uid = meta(patched, "uid");
+        if !uid.is_empty() && uid != meta(current, "uid") {
+            let causes = [(
+                "metadata.uid".to_owned(),
+                format!("Invalid value: {uid:?}: field is immutable"),
+            )];
+            return Err(Status::invalid(&self.kind.qualified(), &self.request.name, &causes));
+        }
+        Ok(())
+    }
+
+    /// Server-side apply.
+    async fn apply(&self, form: Form, body: &[u8]) -> Result<Response, Status> {
+        if self
+            .request
+            .parameter("fieldManager")
+            .is_none_or(|name| name.is_empty())
+        {
+            let why = "Required value: is required for apply patch".to_owned();
+            return Err(Status::invalid(
+                "PatchOptions.meta.k8s.io",
+                "",
+                &[("fieldManager".to_owned(), why)],
+            ));
+        }
+        let mut configuration = self.read_object(body)?;
+        if !configuration["metadata"]["managedFields"].is_null() {
+            return Err(Status::bad_request("metadata.managedFields must be nil"));
+        }
+        let definition = self.definition();
+        let definition = definition.as_deref();
+        self.check_fields(&mut configuration, definition)?;
+        self.check_name(&configuration)?;
+        let of_status = self.request.subresource == "status";
+        if of_status {
+            for field in ["spec", "data"] {
+                set_top(&mut configuration, field, None);
+            }
+        } else if self.kind.has_subresource("status") {
+            set_top(&mut configuration, "status", None);
+        }
+        let force = matches!(self.request.parameter("force").as_deref(), Some("true" | "1"));
+        let applied = |current: Option<&Value>| {
+            self.manage(|manager| apply::apply(current, &configuration, self.field_type(definition), manager, force))
+        };
+        let exists = self.server.store().get(&self.kind.resource(), &self.key()).is_some();
+        if !exists && self.request.subresource.is_empty() {
+            return self.create_object(form, applied(None)?).await;
+        }
+        let dry_run = self.dry_run()?;
+        let changed = self.change(|current| applied(Some(current)), dry_run).await?;
+        Ok(self.rendered(200, form, &changed))
     }
 
     fn delete(&self, form: Form, body: &[u8]) -> Result<Response, Status> {
@@ -328,27 +607,57 @@ impl Call<'_> {
     /// The object in the body of a create or update, of the type that the path says.
     fn body_object(&self, body: &[u8]) -> Result<Value, Status> {
         check_content_type(&self.request.content_type)?;
+        self.read_object(body)
+    }
+
+    fn read_object(&self, body: &[u8]) -> Result<Value, Status> {
         let object: Value = serde_json::from_slice(body)
-            .map_err(|error| Status::bad_request(format!("the object provided is unrecognized: {error}")))?;
+            .map_err(|error| self.unrecognized(format!("couldn't get version/kind; json parse error: {error}")))?;
         if !object.is_object() {
-            return Err(Status::bad_request(
-                "the object provided is unrecognized: it is no object",
-            ));
+            return Err(self.unrecognized("couldn't get version/kind; json parse error: it is no object"));
         }
-        let expected = api_version(&self.kind.group, &self.request.version);
-        for (field, expected) in [("apiVersion", expected.as_str()), ("kind", self.kind.kind.as_str())] {
-            match object[field].as_str().unwrap_or_default() {
-                "" if self.kind.custom => return Err(Status::bad_request(format!("Object '{field}' is missing"))),
-                "" => {}
-                actual if actual == expected => {}
-                actual => {
-                    return Err(Status::bad_request(format!(
-                        "the {field} in the data ({actual}) does not match the expected one ({expected})"
-                    )));
-                }
-            }
+        let own = api_version(&self.kind.group, &self.request.version);
+        let (version, kind) = match self.request.subresource.as_str() {
+            "scale" => ("autoscaling/v1", "Scale"),
+            _ => (own.as_str(), self.kind.kind.as_str()),
+        };
+        let text = |field: &str| object[field].as_str().unwrap_or_default();
+        let (sent_version, sent_kind) = (text("apiVersion"), text("kind"));
+        if self.kind.custom && sent_kind.is_empty() {
+            return Err(self.unrecognized(format!(
+                "Object 'Kind' is missing in '{}'",
+                String::from_utf8_lossy(body)
+            )));
+        }
+        let another = |sent: &str, expected: &str| sent != expected && (self.kind.custom || !sent.is_empty());
+        if self.kind.custom && another(sent_version, version) {
+            return Err(Status::bad_request(format!(
+                "the API version in the data ({sent_version}) does not match the expected API version ({version})"
+            )));
+        }
+        if self.kind.custom && another(sent_kind, kind) {
+            let subject = format!("{sent_kind}.{}", self.kind.group);
+            let causes = [(
+                "kind".to_owned(),
+                format!("Invalid value: {sent_kind:?}: must be {kind}"),
+            )];
+            return Err(Status::invalid(&subject, meta(&object, "name"), &causes));
+        }
+        if another(sent_version, version) || another(sent_kind, kind) {
+            let sent = if sent_kind.is_empty() { kind } else { sent_kind };
+            let shown = if sent_version.is_empty() { version } else { sent_version };
+            return Err(Status::bad_request(format!(
+                "{sent} in version {shown:?} {UNDECODABLE} {kind}: it is of another type"
+            )));
         }
         Ok(object)
+    }
+
+    fn unrecognized(&self, why: impl std::fmt::Display) -> Status {
+        let kind = &self.kind.kind;
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): {why}"
+        ))
     }
 
     fn check_namespace(&self, object: &Value) -> Result<(), Status> {
@@ -366,6 +675,11 @@ impl Call<'_> {
         if name == wanted {
             return Ok(());
         }
+        if name.is_empty() {
+            return Err(Status::bad_request(format!(
+                "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+            )));
+        }
         let why = format!("the name of the object ({name}) does not match the name on the URL ({wanted})");
         Err(Status::bad_request(why))
     }
@@ -374,9 +688,17 @@ impl Call<'_> {
         match self.request.parameter("dryRun").as_deref() {
             None | Some("") => Ok(false),
             Some("All") => Ok(true),
-            Some(other) => Err(Status::bad_request(format!(
-                "invalid dryRun {other:?}: supported values: \"All\""
-            ))),
+            Some(other) => {
+                let options = match self.request.verb.as_str() {
+                    "create" => "CreateOptions",
+                    "update" => "UpdateOptions",
+                    "patch" => "PatchOptions",
+                    _ => "DeleteOptions",
+                };
+                let why = format!("Unsupported value: [{other:?}]: supported values: \"All\"");
+                let causes = [("dryRun".to_owned(), why)];
+                Err(Status::invalid(&format!("{options}.meta.k8s.io"), "", &causes))
+            }
         }
     }
 
@@ -386,7 +708,7 @@ impl Call<'_> {
         } else {
             check_content_type(&self.request.content_type)?;
             serde_json::from_slice(body)
-                .map_err(|error| Status::bad_request(format!("the DeleteOptions can't be read: {error}")))?
+                .map_err(|error| Status::bad_request(format!("couldn't get version/kind; json parse error: {error}")))?
         };
         let precondition = |name: &str| sent["preconditions"][name].as_str().map(str::to_owned);
         Ok(DeleteOptions {
@@ -404,6 +726,6 @@ impl Call<'_> {
 fn check_content_type(content_type: &str) -> Result<(), Status> {
     match content_type.split(';').next().unwrap_or_default().trim() {
         "" | JSON => Ok(()),
-        _ => Err(Status::unsupported_media_type(JSON)),
+        _ => Err(Status::unsupported_media_type(MEDIA_TYPES)),
     }
 }

@@ -17,6 +17,18 @@ const ALL_VERBS: [&str; 8] = [
     "watch",
 ];
 
+/// All verbs in the order in which custom kinds list them.
+const CUSTOM_VERBS: [&str; 8] = [
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
+
 /// A resource without its version, which is how objects are stored: `pods`, `deployments.apps`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupResource {
@@ -72,7 +84,7 @@ pub struct Kind {
     pub versions: Vec<String>,
     /// What may be done with it.
     pub verbs: Vec<String>,
-    /// Its subresources; of these `status` is served.
+    /// Its subresources; of these `status`, `scale` and `resize` are served.
     pub subresources: Vec<String>,
     /// Custom resources differ in small ways: items of a list keep their type, a PUT needs a resourceVersion, a status
     /// write leaves all metadata alone.
@@ -95,7 +107,7 @@ impl Kind {
             short_names: Vec::new(),
             namespaced: true,
             versions: vec![version.to_owned()],
-            verbs: ALL_VERBS.map(str::to_owned).to_vec(),
+            verbs: CUSTOM_VERBS.map(str::to_owned).to_vec(),
             subresources: Vec::new(),
             custom: true,
             generation: true,
@@ -193,6 +205,12 @@ impl Kind {
             .any(|version| version["subresources"]["status"].is_object())
         {
             made.subresources.push("status".to_owned());
+        }
+        if served
+            .iter()
+            .any(|version| version["subresources"]["scale"].is_object())
+        {
+            made.subresources.push("scale".to_owned());
         }
         Some(made)
     }
@@ -306,6 +324,11 @@ impl Kinds {
         kind.versions.iter().any(|served| served == version).then_some(kind)
     }
 
+    /// Whether a group has built-in kinds.
+    pub(crate) fn is_built_in(&self, group: &str) -> bool {
+        self.kinds.iter().any(|kind| kind.group == group && !kind.custom)
+    }
+
     /// The kind of an object, by its `apiVersion` and `kind`.
     pub(crate) fn of_object(&self, object: &Value) -> Option<&Arc<Kind>> {
         let (group, version) = split_api_version(object["apiVersion"].as_str()?);
@@ -313,6 +336,12 @@ impl Kinds {
         self.kinds.iter().find(|kind| {
             kind.group == group && kind.kind == name && kind.versions.iter().any(|served| served == version)
         })
+    }
+
+    /// Every kind, in the order they were added.
+    #[cfg(test)]
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.kinds.iter()
     }
 
     /// The groups but the core one, in the order they were added.
@@ -469,10 +498,24 @@ fn built_in() -> Vec<Kind> {
         if traits.status {
             made = made.with_status();
         }
+        let own = match plural {
+            "pods" => Some("resize"),
+            "deployments" | "replicasets" | "statefulsets" | "replicationcontrollers" => Some("scale"),
+            _ => None,
+        };
+        made.subresources.extend(own.map(str::to_owned));
         made.namespaced = !traits.cluster;
         made.custom = false;
+        made.verbs = ALL_VERBS.map(str::to_owned).to_vec();
+        if kind == "CustomResourceDefinition" {
+            made = made.short_name("crds");
+        }
         made.generation = traits.generation;
         made.returns_deleted = traits.returns_deleted;
+        // Each takes its objects along when it is deleted, or ends connections: not all at once.
+        if matches!(plural, "namespaces") {
+            made.verbs.retain(|verb| verb != "deletecollection");
+        }
         made
     })
     .collect()

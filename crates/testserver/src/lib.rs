@@ -22,28 +22,40 @@
 //! ```
 
 mod admitter;
+mod apply;
 mod clock;
+mod defaults;
 mod discovery;
 mod faults;
 mod handlers;
+mod jsonpath;
 mod kinds;
 mod list;
 mod listen;
+mod names;
 mod object;
+mod openapi;
 mod patch;
+mod quota_plugin;
 mod random;
 mod render;
 mod request;
+mod schema;
 mod selector;
 mod server;
 mod status;
 mod store;
+mod strategic;
+mod subresource;
+mod table;
+mod unknown;
 mod watch;
 
 pub use admitter::{Admitter, Decision, DecisionFuture, Review};
 pub use faults::{Action, Fault, FaultId};
 pub use kinds::{GroupHealth, GroupResource, Kind};
 pub use listen::Listening;
+pub use quota_plugin::QuotaPlugin;
 pub use request::RequestInfo;
 pub use server::{Builder, TestServer};
 pub use status::Status;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::kinds::{Kind, api_version};
 use crate::render::{Form, RenderedItems};
 use crate::request::RequestInfo;
-use crate::selector::Selector;
+use crate::selector::{Selector, selectable};
 use crate::status::{Status, json_response};
 use crate::store::{Key, Store};
 
@@ -35,10 +35,15 @@ impl ListOptions {
         let text = |name| request.parameter(name).unwrap_or_default();
         let revision = match text("resourceVersion").as_str() {
             "" => None,
-            text => Some(
-                text.parse()
-                    .map_err(|_| invalid_options(&[("resourceVersion", invalid_value(text))]))?,
-            ),
+            text => Some(text.parse().map_err(|_| {
+                let why = format!(
+                    "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+                );
+                match request.verb.as_str() {
+                    "watch" => Status::new(500, "", why),
+                    _ => Status::bad_request(format!("invalid resource version: {why}")),
+                }
+            })?),
         };
         let send_initial_events = match text("sendInitialEvents").as_str() {
             "" => None,
@@ -85,7 +90,7 @@ impl ListOptions {
                 let supported = if watch {
                     "\"NotOlderThan\""
                 } else {
-                    "\"Exact\", \"NotOlderThan\""
+                    "\"Exact\", \"NotOlderThan\", \"\""
                 };
                 let why = format!("Unsupported value: {matching:?}: supported values: {supported}");
                 causes.push(("resourceVersionMatch", why));
@@ -102,7 +107,12 @@ impl ListOptions {
         // A limit without a match has meant Exact since before there was a match.
         let exact = matching == "Exact" || (matching.is_empty() && limit.is_some());
         Ok(Self {
-            selector: Selector::parse(&request.namespace, &text("labelSelector"), &text("fieldSelector"))?,
+            selector: Selector::parse(
+                &request.namespace,
+                &text("labelSelector"),
+                &text("fieldSelector"),
+                selectable(&request.group, &request.resource),
+            )?,
             limit,
             token,
             revision,
@@ -119,14 +129,10 @@ pub(crate) fn number<T: std::str::FromStr>(request: &RequestInfo, name: &str) ->
         Some(text) => match text.parse() {
             Ok(number) => Ok(Some(number)),
             Err(_) => Err(Status::bad_request(format!(
-                "invalid value {text:?} of the parameter {name}"
+                "strconv.ParseInt: parsing {text:?}: invalid syntax"
             ))),
         },
     }
-}
-
-fn invalid_value(text: &str) -> String {
-    format!("Invalid value: {text:?}: must be an unsigned integer")
 }
 
 fn invalid_options(causes: &[(&str, String)]) -> Status {
@@ -170,7 +176,8 @@ impl Token {
                 last: Key::new(namespace, name),
             })
         };
-        decoded().ok_or_else(|| Status::bad_request(format!("continue key is not valid: {text:?}")))
+        decoded()
+            .ok_or_else(|| Status::bad_request(format!("invalid continue token: continue key is not valid: {text:?}")))
     }
 }
 
@@ -188,6 +195,17 @@ struct ListMetadata {
     token: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     remaining_item_count: Option<usize>,
+}
+
+impl List {
+    /// Its metadata as JSON.
+    pub(crate) fn metadata(&self) -> Value {
+        let mut metadata = serde_json::to_value(&self.metadata).unwrap_or_default();
+        if let Some(fields) = metadata.as_object_mut() {
+            fields.retain(|name, value| name != "continue" || value != "");
+        }
+        metadata
+    }
 }
 
 /// Reads a list from the store.
@@ -264,7 +282,8 @@ pub(crate) fn read(store: &Store, kind: &Kind, options: &ListOptions) -> Result<
         items: page.items,
         metadata: ListMetadata {
             resource_version: revision.to_string(),
-            token: next,
+            // Lists of custom resources say that nothing follows.
+            token: next.or_else(|| kind.custom.then(String::new)),
             remaining_item_count: remaining,
         },
     })
@@ -323,7 +342,6 @@ mod tests {
             "resourceVersionMatch=Exact",
             "resourceVersionMatch=Exact&resourceVersion=0",
             "resourceVersionMatch=Newest&resourceVersion=1",
-            "resourceVersion=x",
             "sendInitialEvents=true",
         ] {
             assert_eq!(options("list", query).unwrap_err().code, 422, "{query}");
@@ -335,7 +353,7 @@ mod tests {
         ] {
             assert_eq!(options("watch", query).unwrap_err().code, 422, "{query}");
         }
-        for query in ["limit=x", "continue=1..a/b&resourceVersion=1"] {
+        for query in ["limit=x", "resourceVersion=x", "continue=1..a/b&resourceVersion=1"] {
             assert_eq!(options("list", query).unwrap_err().code, 400, "{query}");
         }
         assert!(options("list", "resourceVersion=1&limit=2").unwrap().exact);

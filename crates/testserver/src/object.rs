@@ -95,15 +95,33 @@ pub(crate) fn default_on_create(resource: &str, object: &mut Value) {
             }
         }
         "customresourcedefinitions.apiextensions.k8s.io" if absent(object, "conditions") => {
-            let condition = |kind: &str| json!({"type": kind, "status": "True"});
+            let now = object["metadata"]["creationTimestamp"].clone();
+            let condition = |kind: &str, reason: &str, message: &str| {
+                json!({
+                    "type": kind, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message,
+                })
+            };
             let accepted = object["spec"]["names"].clone();
             set(object, "status", "acceptedNames", accepted);
             set(
                 object,
                 "status",
                 "conditions",
-                json!([condition("NamesAccepted"), condition("Established")]),
+                json!([
+                    condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+                    condition(
+                        "Established",
+                        "InitialNamesAccepted",
+                        "the initial names have been accepted"
+                    ),
+                ]),
             );
+            let versions = object["spec"]["versions"].as_array().into_iter().flatten();
+            let stored: Vec<Value> = versions
+                .filter(|version| version["storage"] == true)
+                .map(|version| version["name"].clone())
+                .collect();
+            set(object, "status", "storedVersions", stored.into());
         }
         _ => {}
     }

@@ -1,5 +1,8 @@
 //! Seeded pseudo-random numbers (SplitMix64): the same seed gives the same uids and the same faults.
 
+use std::ops::Range;
+use std::time::Duration;
+
 /// A small deterministic generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
@@ -22,6 +25,13 @@ impl Random {
         // 53 bits are exact in an f64.
         let unit = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
         unit < probability
+    }
+
+    /// A duration between two, the later one excluded; the earlier one where there is none between.
+    pub(crate) fn between(&mut self, range: &Range<Duration>) -> Duration {
+        let span = range.end.saturating_sub(range.start).as_nanos();
+        let more = u128::from(self.next()).checked_rem(span).unwrap_or(0);
+        range.start + Duration::from_nanos(u64::try_from(more).unwrap_or(0))
     }
 
     /// A version 4 UUID.
@@ -66,5 +76,14 @@ mod tests {
         let mut random = Random::new(7);
         assert!((0..100).all(|_| random.chance(1.0)));
         assert!((0..100).all(|_| !random.chance(0.0)));
+    }
+
+    #[test]
+    fn durations_stay_between() {
+        let mut random = Random::new(7);
+        let range = Duration::from_secs(1)..Duration::from_secs(3);
+        assert!((0..100).all(|_| range.contains(&random.between(&range))));
+        let empty = Duration::from_secs(1)..Duration::from_secs(1);
+        assert_eq!(random.between(&empty), Duration::from_secs(1));
     }
 }

@@ -5,6 +5,9 @@ use serde_json::Value;
 
 use crate::status::Status;
 
+/// The media types that the real server has. This one answers in the first of them alone.
+pub(crate) const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
 /// What an answer shows of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -14,6 +17,8 @@ pub(crate) enum Form {
     Untyped,
     /// A PartialObjectMetadata.
     Metadata,
+    /// A Table, as kubectl prints it.
+    Table,
 }
 
 impl Form {
@@ -28,12 +33,25 @@ impl Form {
             _ if !media_type.is_json() => None,
             None => Some(Self::Whole),
             Some(("meta.k8s.io", "v1", kind)) if kind == wanted => Some(Self::Metadata),
+            Some(("meta.k8s.io", "v1", "Table")) => Some(Self::Table),
             Some(_) => None,
         });
         accepted.ok_or_else(|| {
-            Status::not_acceptable(
-                "only the following media types are accepted: application/json, application/json;stream=watch",
-            )
+            let other_list = media_types(accept).any(|media_type| {
+                media_type.is_json()
+                    && media_type.transform() == Some(("meta.k8s.io", "v1", "PartialObjectMetadataList"))
+            });
+            if other_list && !list {
+                let why = "you requested PartialObjectMetadataList, but the requested object is not a list (an object)";
+                return Status::not_acceptable(why);
+            }
+            if media_types(accept).any(|media_type| media_type.is_json()) {
+                return Status::not_acceptable(format!("only the following media types are accepted: {MEDIA_TYPES}"));
+            }
+            Status::not_acceptable(format!(
+                "406: Not Acceptable\n\nAvailable representations: {MEDIA_TYPES}"
+            ))
+            .with_empty_details()
         })
     }
 }

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::object::meta;
 use crate::status::Status;
 
 /// What a list or watch is narrowed to.
@@ -23,7 +22,7 @@ enum Requirement {
 
 impl Selector {
     /// Reads the two query parameters of a list.
-    pub(crate) fn parse(namespace: &str, labels: &str, fields: &str) -> Result<Self, Status> {
+    pub(crate) fn parse(namespace: &str, labels: &str, fields: &str, selectable: &[&str]) -> Result<Self, Status> {
         Ok(Self {
             namespace: namespace.to_owned(),
             labels: parse_labels(labels).ok_or_else(|| {
@@ -31,7 +30,7 @@ impl Selector {
                     "unable to parse requirement: invalid label selector {labels:?}"
                 ))
             })?,
-            fields: parse_fields(fields)?,
+            fields: parse_fields(fields, selectable)?,
         })
     }
 
@@ -64,7 +63,10 @@ impl Selector {
                 let actual = match field.as_str() {
                     "metadata.name" => name,
                     "metadata.namespace" => namespace,
-                    _ => meta(object, field),
+                    _ => object
+                        .pointer(&format!("/{}", field.replace('.', "/")))
+                        .and_then(Value::as_str)
+                        .unwrap_or_default(),
                 };
                 (actual == value) == *equal
             })
@@ -114,15 +116,13 @@ fn split_outside_parentheses(text: &str) -> Vec<&str> {
 fn parse_requirement(text: &str) -> Option<Requirement> {
     let key_of = |key: &str| {
         let key = key.trim();
-        let fits = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+        let name = key.rsplit('/').next().unwrap_or_default();
+        let fits = is_label_text(name) && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
         fits.then(|| key.to_owned())
     };
     let value_of = |value: &str| {
         let value = value.trim();
-        value
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-            .then(|| value.to_owned())
+        (value.is_empty() || is_label_text(value)).then(|| value.to_owned())
     };
     if let Some((head, tail)) = text.split_once('(') {
         let values = tail
@@ -149,16 +149,63 @@ fn parse_requirement(text: &str) -> Option<Requirement> {
     }
 }
 
-fn parse_fields(text: &str) -> Result<Vec<(String, bool, String)>, Status> {
+/// Whether a text may be the name of a label's key, or a value that isn't empty.
+fn is_label_text(text: &str) -> bool {
+    let bounded = |c: char| c.is_ascii_alphanumeric();
+    text.starts_with(bounded) && text.ends_with(bounded) && text.chars().all(|c| bounded(c) || "-_.".contains(c))
+}
+
+const OF_EVERY_KIND: [&str; 2] = ["metadata.name", "metadata.namespace"];
+
+/// The fields of a kind that can be selected by, beside its name and namespace.
+pub(crate) fn selectable(group: &str, plural: &str) -> &'static [&'static str] {
+    match (group, plural) {
+        ("", "pods") => &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ],
+        ("", "namespaces") => &["status.phase"],
+        ("", "secrets") => &["type"],
+        ("", "events") => &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "type",
+        ],
+        _ => &[],
+    }
+}
+
+fn parse_fields(text: &str, selectable: &[&str]) -> Result<Vec<(String, bool, String)>, Status> {
     let mut fields = Vec::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (field, equal, value) = match (part.split_once("!="), part.split_once("==").or(part.split_once('='))) {
             (Some((field, value)), _) => (field, false, value),
             (None, Some((field, value))) => (field, true, value),
-            (None, None) => return Err(Status::bad_request(format!("invalid field selector: {part:?}"))),
+            (None, None) => {
+                return Err(Status::bad_request(format!(
+                    "invalid selector: '{text}'; can't understand '{part}'"
+                )));
+            }
         };
-        if !matches!(field, "metadata.name" | "metadata.namespace") {
-            return Err(Status::bad_request(format!("field label not supported: {field}")));
+        if !OF_EVERY_KIND.contains(&field) && !selectable.contains(&field) {
+            return Err(Status::bad_request(match selectable {
+                [] => {
+                    format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+                }
+                _ => format!("field label not supported: {field}"),
+            }));
         }
         fields.push((field.to_owned(), equal, value.to_owned()));
     }
@@ -173,7 +220,9 @@ mod tests {
 
     fn selects(labels: &str, fields: &str) -> bool {
         let object = json!({"metadata": {"labels": {"app": "web", "tier": "front"}}});
-        Selector::parse("a", labels, fields).unwrap().matches("a", "x", &object)
+        Selector::parse("a", labels, fields, &[])
+            .unwrap()
+            .matches("a", "x", &object)
     }
 
     #[test]
@@ -207,10 +256,10 @@ mod tests {
     #[test]
     fn nonsense_is_a_bad_request() {
         for labels in ["app in web", "a b", "app=(", "=x", "a in (b", "app ~ (x)", ")("] {
-            assert_eq!(Selector::parse("", labels, "").unwrap_err().code, 400, "{labels}");
+            assert_eq!(Selector::parse("", labels, "", &[]).unwrap_err().code, 400, "{labels}");
         }
         for fields in ["spec.x=1", "metadata.name"] {
-            assert_eq!(Selector::parse("", "", fields).unwrap_err().code, 400, "{fields}");
+            assert_eq!(Selector::parse("", "", fields, &[]).unwrap_err().code, 400, "{fields}");
         }
     }
 }

@@ -358,7 +358,7 @@ impl TestServer {
         self.shared.down.load(Ordering::SeqCst)
     }
 
-    /// Asks an admitter before each create of a namespaced object, in place of the one before.
+    /// Asks an admitter before namespaced objects are made or changed, in place of the one before.
     pub fn admitter(&self, admitter: impl Admitter + 'static) {
         *self.shared.admitter.lock() = Some(Arc::new(admitter));
     }

@@ -48,6 +48,14 @@ impl Status {
         Self { details, ..self }
     }
 
+    /// Details that say nothing, as the real server adds them to errors that it found before it knew the object.
+    pub(crate) fn with_empty_details(self) -> Self {
+        Self {
+            details: json!({}),
+            ..self
+        }
+    }
+
     fn retry_after(mut self, seconds: u64) -> Self {
         if !self.details.is_object() {
             self.details = json!({});
@@ -102,7 +110,7 @@ impl Status {
 
     /// 404 of a resource that isn't served.
     pub fn no_such_resource() -> Self {
-        Self::new(404, "NotFound", "the server could not find the requested resource")
+        Self::new(404, "NotFound", "the server could not find the requested resource").with_empty_details()
     }
 
     /// 405.
@@ -112,6 +120,7 @@ impl Status {
             "MethodNotAllowed",
             "the server does not allow this method on the requested resource",
         )
+        .with_empty_details()
     }
 
     /// 406.
@@ -153,6 +162,11 @@ impl Status {
         )
     }
 
+    /// 500 of a number that is none, where upstream's code passes on what its parser says; it has no reason.
+    pub(crate) fn no_number(text: &str) -> Self {
+        Self::new(500, "", format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))
+    }
+
     /// 415, naming what would have been accepted.
     pub fn unsupported_media_type(accepted: &str) -> Self {
         let message =
@@ -169,7 +183,7 @@ impl Status {
         };
         let (kind, group) = subject.split_once('.').unwrap_or((subject, ""));
         let mut details = json!({
-            "causes": causes.iter().map(|(field, what)| json!({ "field": field, "message": what })).collect::<Vec<_>>(),
+            "causes": causes.iter().map(|(field, what)| cause(field, what)).collect::<Vec<_>>(),
         });
         for (key, value) in [("name", name), ("kind", kind), ("group", group)] {
             if !value.is_empty() {
@@ -217,9 +231,11 @@ impl Status {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code,
         });
+        if !self.reason.is_empty() {
+            object["reason"] = self.reason.as_str().into();
+        }
         if !self.details.is_null() {
             object["details"] = self.details.clone();
         }
@@ -228,6 +244,21 @@ impl Status {
         }
         object
     }
+}
+
+/// A cause of an invalid object. How its text begins gives its reason.
+fn cause(field: &str, what: &str) -> Value {
+    let mut cause = json!({ "field": field, "message": what });
+    let reasons = [
+        ("Required value", "FieldValueRequired"),
+        ("Invalid value", "FieldValueInvalid"),
+        ("Unsupported value", "FieldValueNotSupported"),
+        ("Forbidden", "FieldValueForbidden"),
+    ];
+    if let Some((_, reason)) = reasons.iter().find(|(beginning, _)| what.starts_with(beginning)) {
+        cause["reason"] = (*reason).into();
+    }
+    cause
 }
 
 impl fmt::Display for Status {

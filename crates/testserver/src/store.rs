@@ -10,7 +10,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::{Clock, rfc3339};
+use crate::defaults;
 use crate::kinds::{GroupResource, Kind, Kinds};
+use crate::names;
 use crate::object;
 use crate::random::Random;
 use crate::selector::Selector;
@@ -18,6 +20,9 @@ use crate::status::Status;
 use crate::watch::{WatchMode, Watchers};
 
 const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
+
+/// Namespaces that nobody may delete.
+const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 /// Where an object is stored within its resource. Ordered as etcd orders its keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -168,6 +173,12 @@ impl Store {
         self.objects.get(resource)?.get(key)
     }
 
+    /// The CustomResourceDefinition of a custom kind, where there is one.
+    pub(crate) fn definition(&self, kind: &Kind) -> Option<&Arc<Value>> {
+        let definitions = GroupResource::new(DEFINITIONS.0, DEFINITIONS.1);
+        self.get(&definitions, &Key::new("", &kind.resource().to_string()))
+    }
+
     fn find(&self, resource: &GroupResource, key: &Key) -> Result<Arc<Value>, Status> {
         self.get(resource, key)
             .cloned()
@@ -263,7 +274,7 @@ impl Store {
         if origin == Origin::Wire {
             if !matches!(object::meta(&object, "resourceVersion"), "" | "0") {
                 let why = "resourceVersion should not be set on objects to be created";
-                return Err(Status::new(500, "InternalError", why));
+                return Err(Status::new(500, "", why));
             }
             if kind.has_subresource("status") {
                 object::set_top(&mut object, "status", None);
@@ -271,11 +282,12 @@ impl Store {
         }
         let resource = kind.resource();
         let key = Key::new(namespace, &self.name_for(&resource, namespace, &mut object));
-        if key.name.is_empty() || key.name.contains('/') {
-            let why = match key.name.as_str() {
-                "" => "Required value: name or generateName is required".to_owned(),
-                name => format!("Invalid value: {name:?}: may not contain '/'"),
-            };
+        let wrong = match key.name.as_str() {
+            "" => Some("Required value: name or generateName is required".to_owned()),
+            name => names::why_invalid(name).map(|why| format!("Invalid value: {name:?}: {why}")),
+        };
+        // Tests may put in what no client could.
+        if let Some(why) = wrong.filter(|_| origin == Origin::Wire || key.name.is_empty() || key.name.contains('/')) {
             return Err(Status::invalid(
                 &kind.qualified(),
                 &key.name,
@@ -289,7 +301,6 @@ impl Store {
             "deletionTimestamp",
             "deletionGracePeriodSeconds",
             "selfLink",
-            "managedFields",
         ] {
             object::set_meta(&mut object, field, Value::Null);
         }
@@ -300,11 +311,12 @@ impl Store {
         );
         object::set_meta(&mut object, "uid", self.random.uuid().into());
         object::set_meta(&mut object, "creationTimestamp", rfc3339(self.clock.now()).into());
-        object::set_meta(
-            &mut object,
-            "generation",
-            if kind.generation { 1.into() } else { Value::Null },
-        );
+        if kind.generation {
+            object::set_meta(&mut object, "generation", 1.into());
+        }
+        if origin == Origin::Wire && !kind.custom {
+            defaults::apply(&resource.to_string(), &mut object);
+        }
         object::default_on_create(&resource.to_string(), &mut object);
         check_quota(kind, &key.name, &object)?;
         if self.get(&resource, &key).is_some() {
@@ -346,12 +358,20 @@ impl Store {
         let mut wanted = change(&current)?;
         check_shape(&wanted)?;
         let expected = object::meta(&wanted, "resourceVersion");
+        if !expected.is_empty() && expected.parse::<u64>().is_err() {
+            return Err(Status::no_number(expected));
+        }
         if !matches!(expected, "" | "0") && expected != object::meta(&current, "resourceVersion") {
             return Err(Status::conflict(&resource, &key.name));
         }
         let (uid, current_uid) = (object::meta(&wanted, "uid"), object::meta(&current, "uid"));
         if !uid.is_empty() && uid != current_uid {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {current_uid}");
+            // The words of the storage layer, and where it keeps the object.
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/{}/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+                 Precondition failed: UID in precondition: {uid}, UID in object meta: {current_uid}",
+                resource.plural, key.namespace, key.name
+            );
             return Err(Status::conflict_because(&resource, &key.name, why));
         }
         if part == Part::Status {
@@ -360,6 +380,17 @@ impl Store {
             object::set_top(&mut wanted, "status", current.get("status").cloned());
         }
         keep_server_fields(&current, &mut wanted);
+        if part == Part::Main && !kind.custom {
+            // An object that a test put in as it is stays without defaults.
+            let mut complete = (*current).clone();
+            defaults::apply(&resource.to_string(), &mut complete);
+            if !object::differs(&complete, &current) {
+                defaults::apply(&resource.to_string(), &mut wanted);
+            }
+        }
+        if object::is_deleting(&current) {
+            check_no_new_finalizers(kind, &current, &wanted)?;
+        }
         if kind.generation && object::differs_in_intent(&current, &wanted) {
             let generation = current["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             object::set_meta(&mut wanted, "generation", generation.into());
@@ -385,28 +416,42 @@ impl Store {
         let resource = kind.resource();
         let current = self.find(&resource, key)?;
         let preconditions = [
-            ("UID", "uid", &options.uid),
-            ("ResourceVersion", "resourceVersion", &options.resource_version),
+            ("UID", "uid", &options.uid, "deleted and then recreated"),
+            (
+                "ResourceVersion",
+                "resourceVersion",
+                &options.resource_version,
+                "modified",
+            ),
         ];
-        for (label, field, wanted) in preconditions {
+        for (label, field, wanted, instead) in preconditions {
             let actual = object::meta(&current, field);
             if let Some(wanted) = wanted.as_deref().filter(|&wanted| wanted != actual) {
-                let why =
-                    format!("Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {actual}");
-                return Err(Status::conflict_because(&resource, &key.name, why));
+                let why = format!(
+                    "the {label} in the precondition ({wanted}) does not match the {label} in record ({actual}). \
+                     The object might have been {instead}"
+                );
+                // Upstream names the kind here, not the resource.
+                let subject = GroupResource::new(&kind.group, &kind.kind);
+                return Err(Status::conflict_because(&subject, &key.name, why));
             }
+        }
+        if is_namespace(kind) {
+            return self.delete_namespace(key, &current, options.dry_run);
         }
         let grace = grace_of(kind, &current, options.grace);
         if grace == 0 && !object::has_finalizers(&current) {
-            if options.dry_run {
-                return Ok(Deleted::Removed(current));
+            let mut last = (*current).clone();
+            if is_pod(kind) && !object::is_deleting(&current) {
+                mark(&mut last, self.clock.now(), Some(0));
             }
-            return Ok(Deleted::Removed(self.commit(
-                &resource,
-                key.clone(),
-                (*current).clone(),
-                true,
-            )));
+            if is_pod(kind) {
+                object::set_meta(&mut last, "deletionGracePeriodSeconds", 0.into());
+            }
+            if options.dry_run {
+                return Ok(Deleted::Removed(Arc::new(last)));
+            }
+            return Ok(Deleted::Removed(self.commit(&resource, key.clone(), last, true)));
         }
         let mut since = self.clock.now();
         if object::is_deleting(&current) {
@@ -422,11 +467,7 @@ impl Store {
         }
         let mut marked = (*current).clone();
         let end = since.checked_add(SignedDuration::from_secs(grace)).unwrap_or(since);
-        object::set_meta(&mut marked, "deletionTimestamp", rfc3339(end).into());
-        object::set_meta(&mut marked, "deletionGracePeriodSeconds", grace.into());
-        if let Some(generation) = marked["metadata"]["generation"].as_i64() {
-            object::set_meta(&mut marked, "generation", (generation + 1).into());
-        }
+        mark(&mut marked, end, Some(grace));
         if options.dry_run {
             return Ok(Deleted::Marked(Arc::new(marked)));
         }
@@ -437,6 +478,69 @@ impl Store {
     pub(crate) fn remove(&mut self, resource: &GroupResource, key: &Key) -> Option<Arc<Value>> {
         let current = self.get(resource, key)?.clone();
         Some(self.commit(resource, key.clone(), (*current).clone(), true))
+    }
+
+    /// A deleted namespace terminates: what is in it is deleted, and it goes once nothing is left.
+    fn delete_namespace(&mut self, key: &Key, current: &Arc<Value>, dry_run: bool) -> Result<Deleted, Status> {
+        let namespaces = GroupResource::new("", "namespaces");
+        if IMMORTAL.contains(&key.name.as_str()) {
+            return Err(Status::denied(
+                &namespaces,
+                &key.name,
+                "this namespace may not be deleted",
+            ));
+        }
+        let mut marked = (**current).clone();
+        if !object::is_deleting(current) {
+            mark(&mut marked, self.clock.now(), None);
+            object::set(&mut marked, "status", "phase", "Terminating".into());
+        }
+        if dry_run || object::is_deleting(current) {
+            return Ok(Deleted::Marked(Arc::new(marked)));
+        }
+        let marked = self.commit(&namespaces, key.clone(), marked, false);
+        let kinds: Vec<Arc<Kind>> = self
+            .objects
+            .keys()
+            .filter_map(|resource| self.kinds.get(resource).cloned())
+            .collect();
+        for kind in kinds.iter().filter(|kind| kind.namespaced) {
+            for inside in self.keys_within(&kind.resource(), &key.name) {
+                self.delete(kind, &inside, &DeleteOptions::default())?;
+            }
+        }
+        self.finish_namespace(&key.name);
+        Ok(Deleted::Marked(marked))
+    }
+
+    fn keys_within(&self, resource: &GroupResource, namespace: &str) -> Vec<Key> {
+        let objects = self
+            .objects
+            .get(resource)
+            .into_iter()
+            .flat_map(|objects| objects.range(Key::new(namespace, "")..));
+        objects
+            .map(|(key, _)| key)
+            .take_while(|key| key.namespace == namespace)
+            .cloned()
+            .collect()
+    }
+
+    /// Removes a namespace that terminates and is empty.
+    fn finish_namespace(&mut self, name: &str) {
+        let (namespaces, key) = (GroupResource::new("", "namespaces"), Key::new("", name));
+        let terminates = self
+            .get(&namespaces, &key)
+            .is_some_and(|namespace| object::is_deleting(namespace));
+        let has_none = |objects: &BTreeMap<Key, Arc<Value>>| {
+            objects
+                .range(Key::new(name, "")..)
+                .next()
+                .is_none_or(|(key, _)| key.namespace != name)
+        };
+        if terminates && self.objects.values().all(has_none) {
+            self.remove(&namespaces, &key);
+        }
     }
 
     /// Stores an object as it is: only its resourceVersion is set, and a uid where it has none.
@@ -453,6 +557,7 @@ impl Store {
         self.revision += 1;
         object::set_meta(&mut object, "resourceVersion", self.revision.to_string().into());
         let object = Arc::new(object);
+        let namespace = key.namespace.clone();
         let objects = self.objects.entry(resource.clone()).or_default();
         let previous = if deleted {
             objects.remove(&key)
@@ -480,6 +585,9 @@ impl Store {
             self.forget(&gone);
         }
         self.signal();
+        if deleted && !namespace.is_empty() {
+            self.finish_namespace(&namespace);
+        }
         object
     }
 
@@ -550,18 +658,62 @@ fn keep_server_fields(current: &Value, wanted: &mut Value) {
         "creationTimestamp",
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
-        "managedFields",
     ] {
         object::set_meta(wanted, field, current["metadata"][field].clone());
     }
 }
 
+/// Marks an object as deleted at a time; only kinds with a grace say how long it is.
+fn mark(object: &mut Value, end: Timestamp, grace: Option<i64>) {
+    let begins = !object::is_deleting(object);
+    object::set_meta(object, "deletionTimestamp", rfc3339(end).into());
+    object::set_meta(
+        object,
+        "deletionGracePeriodSeconds",
+        grace.map_or(Value::Null, Value::from),
+    );
+    if begins && let Some(generation) = object["metadata"]["generation"].as_i64() {
+        object::set_meta(object, "generation", (generation + 1).into());
+    }
+}
+
+fn is_pod(kind: &Kind) -> bool {
+    kind.group.is_empty() && kind.plural == "pods"
+}
+
+fn is_namespace(kind: &Kind) -> bool {
+    kind.group.is_empty() && kind.plural == "namespaces"
+}
+
+/// What is being deleted gets no new reasons to stay.
+fn check_no_new_finalizers(kind: &Kind, current: &Value, wanted: &Value) -> Result<(), Status> {
+    let of = |object: &Value| object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let known = of(current);
+    let added: Vec<String> = of(wanted)
+        .iter()
+        .filter(|name| !known.contains(name))
+        .map(Value::to_string)
+        .collect();
+    if added.is_empty() {
+        return Ok(());
+    }
+    let why = format!(
+        "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+        added.join(", ")
+    );
+    let causes = [("metadata.finalizers".to_owned(), why)];
+    Err(Status::invalid(
+        &kind.qualified(),
+        object::meta(current, "name"),
+        &causes,
+    ))
+}
+
 /// The grace of a deletion: only a pod that runs on a node has any.
 fn grace_of(kind: &Kind, object: &Value, asked: Option<i64>) -> i64 {
-    let is_pod = kind.group.is_empty() && kind.plural == "pods";
     let bound = object["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
     let ended = matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    if !is_pod || !bound || ended {
+    if !is_pod(kind) || !bound || ended {
         return 0;
     }
     let grace = asked
@@ -790,7 +942,7 @@ mod tests {
         assert_eq!(names(&rest), ["d"]);
         assert!(rest.items[0]["spec"].is_null(), "as it was then");
         assert!(rest.last.is_none());
-        let elsewhere = Selector::parse("b", "", "").unwrap();
+        let elsewhere = Selector::parse("b", "", "", &[]).unwrap();
         assert!(store.page(&pods, revision, None, &elsewhere, 9).items.is_empty());
     }
 

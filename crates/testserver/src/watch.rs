@@ -10,6 +10,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
 use http::header::{CONTENT_TYPE, HeaderValue};
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -24,6 +25,7 @@ use crate::request::RequestInfo;
 use crate::selector::Selector;
 use crate::status::Status;
 use crate::store::{Event, Store};
+use crate::table::Printer;
 
 /// How often a watch that asked for bookmarks gets one.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -99,6 +101,10 @@ struct Watch {
     kind: String,
     api_version: String,
     form: Form,
+    /// Prints the events' objects, where tables are wanted.
+    printer: Option<Printer>,
+    /// Whether a table has told its columns; the others leave them out.
+    columns_told: bool,
     selector: Selector,
     /// All events up to this revision were sent.
     position: u64,
@@ -134,6 +140,10 @@ pub(crate) fn respond(
     {
         return Err(Status::revision_too_large(asked, current));
     }
+    let printer = match form {
+        Form::Table => Some(Printer::new(&store, kind, request)?),
+        _ => None,
+    };
     let mode = if fault.silent {
         WatchMode::Silent
     } else {
@@ -146,6 +156,8 @@ pub(crate) fn respond(
         kind: kind.kind.clone(),
         api_version: api_version(&kind.group, &request.version),
         form,
+        printer,
+        columns_told: false,
         selector: options.selector,
         position: current,
         initial: Vec::new(),
@@ -203,14 +215,23 @@ impl Watch {
     fn prepare_initial_events(&mut self, store: &Store, bookmark: bool) {
         let page = store.page(&self.resource, store.revision(), None, &self.selector, usize::MAX);
         for object in &page.items {
-            self.initial.extend(self.event_line("ADDED", object));
+            let line = self.event_line(store.clock.now(), "ADDED", object);
+            self.initial.extend(line);
         }
         if bookmark && self.wants_bookmarks {
-            self.initial.extend(self.bookmark_line(true));
+            let line = self.bookmark_line(store.clock.now(), true);
+            self.initial.extend(line);
         }
     }
 
-    fn event_line(&self, event_type: &str, object: &Value) -> Vec<u8> {
+    fn event_line(&mut self, now: Timestamp, event_type: &str, object: &Value) -> Vec<u8> {
+        if let Some(printer) = &self.printer {
+            let metadata = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });
+            let table = printer.table(std::iter::once(object), &metadata, now, !self.columns_told);
+            self.columns_told = true;
+            return line(&json!({ "type": event_type, "object": table }));
+        }
+
         #[derive(Serialize)]
         struct Line<'a> {
             r#type: &'a str,
@@ -227,17 +248,17 @@ impl Watch {
         })
     }
 
-    fn bookmark_line(&self, ends_initial_events: bool) -> Vec<u8> {
+    fn bookmark_line(&mut self, now: Timestamp, ends_initial_events: bool) -> Vec<u8> {
         let mut metadata = json!({ "resourceVersion": self.position.to_string() });
         if ends_initial_events {
             metadata["annotations"] = json!({ INITIAL_EVENTS_END: "true" });
         }
         let object = json!({ "apiVersion": self.api_version, "kind": self.kind, "metadata": metadata });
-        self.event_line("BOOKMARK", &object)
+        self.event_line(now, "BOOKMARK", &object)
     }
 
     /// What a write looks like through the selector, if it can be seen at all.
-    fn line_of(&self, event: &Event) -> Option<Vec<u8>> {
+    fn line_of(&mut self, now: Timestamp, event: &Event) -> Option<Vec<u8>> {
         if event.resource != self.resource {
             return None;
         }
@@ -246,13 +267,13 @@ impl Watch {
         let after = !event.deleted && selects(&event.object);
         match (before, after) {
             (false, false) => None,
-            (false, true) => Some(self.event_line("ADDED", &event.object)),
-            (true, true) => Some(self.event_line("MODIFIED", &event.object)),
-            (true, false) if event.deleted => Some(self.event_line("DELETED", &event.object)),
+            (false, true) => Some(self.event_line(now, "ADDED", &event.object)),
+            (true, true) => Some(self.event_line(now, "MODIFIED", &event.object)),
+            (true, false) if event.deleted => Some(self.event_line(now, "DELETED", &event.object)),
             // It left the selection: its last selected state, at the revision of the write.
             (true, false) => {
                 let previous = event.previous.as_ref()?;
-                Some(self.event_line("DELETED", &object::at_revision(previous, event.revision)))
+                Some(self.event_line(now, "DELETED", &object::at_revision(previous, event.revision)))
             }
         }
     }
@@ -311,7 +332,7 @@ impl Watch {
                 due = Some(event.at + self.lag);
                 break;
             }
-            chunk.extend(self.line_of(event).unwrap_or_default());
+            chunk.extend(self.line_of(store.clock.now(), event).unwrap_or_default());
             self.position = event.revision;
         }
         if mode == WatchMode::Ended || now >= self.deadline {
@@ -323,7 +344,7 @@ impl Watch {
                 self.next_bookmark = now + BOOKMARK_INTERVAL;
             }
             self.bookmarks_seen = store.watchers.bookmarks;
-            chunk.extend(self.bookmark_line(false));
+            chunk.extend(self.bookmark_line(store.clock.now(), false));
         }
         let next_bookmark = self.wants_bookmarks.then_some(self.next_bookmark);
         let wake_at = [due, next_bookmark, Some(self.deadline)].into_iter().flatten().min();

@@ -63,6 +63,12 @@ impl Found<'_> {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
+    /// Its text, as JSON. An item of a typed list, such as a PodList, need not repeat its API version and kind.
+    #[must_use]
+    pub fn json(&self) -> &str {
+        self.json
+    }
+
     /// Decodes it.
     ///
     /// # Errors

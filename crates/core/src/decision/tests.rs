@@ -7,7 +7,7 @@ use crate::evaluator::NoLookups;
 use crate::evaluators::testing::{now, object, resources};
 use crate::evaluators::{ObjectCountEvaluator, PersistentVolumeClaimEvaluator, PodEvaluator, ResourceClaimEvaluator};
 use crate::object::Metadata;
-use crate::quota::{QuotaView};
+use crate::quota::QuotaView;
 use crate::quota::{QuotaKey, QuotaSpec, QuotaStatus};
 use crate::scope::{Operator, Scope};
 

@@ -7,6 +7,10 @@ mod client;
 mod discovery;
 mod faults;
 mod kube_client;
+#[cfg(test)]
+mod kubectl;
 mod lists;
+mod namespaces;
 mod objects;
+mod refusals;
 mod watches;

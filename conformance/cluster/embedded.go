@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Embedded is the API server of crates/testserver, in a process of its own.
+type Embedded struct {
+	Client *Client
+
+	commands io.WriteCloser
+	answers  *bufio.Scanner
+}
+
+// StartEmbedded starts the program at path, which serves it, as part of the cluster.
+func (c *Cluster) StartEmbedded(ctx context.Context, path string) (*Embedded, error) {
+	log, err := os.Create(filepath.Join(c.options.Logs, "embedded.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	e := &Embedded{}
+	if e.commands, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the embedded server: %w", err)
+	}
+	e.answers = bufio.NewScanner(output)
+	url, err := e.answer()
+	if err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(url, "http://") {
+		return nil, fmt.Errorf("the embedded server said %q where its URL was expected", url)
+	}
+	e.Client = Plain(url)
+	return e, nil
+}
+
+// Compact lets it forget its history.
+func (e *Embedded) Compact(context.Context) error {
+	if _, err := fmt.Fprintln(e.commands, "compact"); err != nil {
+		return err
+	}
+	answer, err := e.answer()
+	if err == nil && answer != "compacted" {
+		err = fmt.Errorf("the embedded server said %q", answer)
+	}
+	return err
+}
+
+func (e *Embedded) answer() (string, error) {
+	if !e.answers.Scan() {
+		return "", fmt.Errorf("the embedded server ended; see embedded.log (%v)", e.answers.Err())
+	}
+	return e.answers.Text(), nil
+}

@@ -1,0 +1,115 @@
+package suites
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"kubequota.dev/conformance/binaries"
+	"kubequota.dev/conformance/cluster"
+	"kubequota.dev/conformance/replay"
+)
+
+var apiserver = Suite{
+	Name:   "apiserver",
+	Proves: "the embedded API server answers as kube-apiserver does, request by request, good and bad ones",
+	Examples: []string{
+		"apiserver",
+	},
+	Binaries: binaries.ControlPlaneSet,
+	Deadline: 5 * time.Minute,
+	Prepare: func(flags *flag.FlagSet) Steps {
+		s := &apiserverRun{given: flags.String("replay", "", "`PATH` of the built example of crates/testserver (default: built from this checkout with cargo)")}
+		return Steps{Build: s.build, Judge: s.judge}
+	},
+}
+
+type apiserverRun struct {
+	given *string
+	path  string
+}
+
+func (s *apiserverRun) build(ctx context.Context, run *Run) (err error) {
+	if *s.given != "" {
+		s.path, err = binaries.GivenReplay(*s.given)
+	} else {
+		s.path, err = binaries.Replay(ctx, run.Root, run.Log)
+	}
+	return err
+}
+
+func (s *apiserverRun) judge(ctx context.Context, run *Run) (err error) {
+	script, err := replay.Script()
+	if err != nil {
+		return err
+	}
+	differences, err := replay.Differences()
+	if err != nil {
+		return err
+	}
+	run.Log("starting etcd and kube-apiserver")
+	ctx, c, err := cluster.Start(ctx, cluster.Options{Binaries: run.Binaries, Logs: run.Folder})
+	defer func() { err = c.Stop(err) }()
+	if err != nil {
+		return err
+	}
+	// Namespaces empty themselves: on the real server that is a controller's work.
+	if err := c.StartControllers(ctx, []string{"namespace-controller"}); err != nil {
+		return err
+	}
+	embedded, err := c.StartEmbedded(ctx, s.path)
+	if err != nil {
+		return err
+	}
+	run.Log("playing %d requests", len(script))
+	return replay.Run(ctx, script, differences,
+		&replay.Player{Server: c.Admin, Compact: func(ctx context.Context) error { return compactEtcd(ctx, c.Etcd) }},
+		&replay.Player{Server: embedded.Client, Compact: embedded.Compact},
+		&run.Tally)
+}
+
+// compactEtcd forgets etcd's history as the compactor of another kube-apiserver would: this one's own comes every five minutes.
+func compactEtcd(ctx context.Context, etcd string) error {
+	// The key by which apiservers tell one another what was compacted.
+	key := base64.StdEncoding.EncodeToString([]byte("compact_rev_key"))
+	var put struct{ Header struct{ Revision string } }
+	if err := askEtcd(ctx, etcd+"/v3/kv/put", map[string]string{"key": key, "value": base64.StdEncoding.EncodeToString([]byte("1"))}, &put); err != nil {
+		return err
+	}
+	revision := put.Header.Revision
+	value := base64.StdEncoding.EncodeToString([]byte(revision))
+	if err := askEtcd(ctx, etcd+"/v3/kv/put", map[string]string{"key": key, "value": value}, &put); err != nil {
+		return err
+	}
+	return askEtcd(ctx, etcd+"/v3/kv/compaction", map[string]string{"revision": revision}, &struct{}{})
+}
+
+func askEtcd(ctx context.Context, url string, question, answer any) error {
+	body, err := json.Marshal(question)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s: %s", url, response.Status, text)
+	}
+	return json.Unmarshal(text, answer)
+}
