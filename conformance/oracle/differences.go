@@ -62,7 +62,7 @@ type difference[Q, A any] struct {
 // beyond is a number that the largest suffix leaves with four digits or more.
 var beyond = regexp.MustCompile(`([0-9]{4,})(E|Ei|e18)\b`)
 
-// beyondExa: kubequota's answer prints values of 1000E or 1024Ei or more, and upstream's is the same without their suffixes.
+// beyondExa: kubequota's answer prints thousands of E or Ei, and upstream's is the same without them and their suffixes.
 func beyondExa[Q, A any]() difference[Q, A] {
 	return difference[Q, A]{id: quantityExa, explains: func(_ Q, theirs, ours A) bool {
 		if !beyond.Match(raw(ours)) {
@@ -75,14 +75,19 @@ func beyondExa[Q, A any]() difference[Q, A] {
 			if string(match[2]) == "Ei" {
 				step = big.NewInt(1024)
 			}
-			// Upstream leaves out every thousand before it looks for the suffix.
+			// Upstream takes out every thousand before it looks for a suffix; what has none to take out keeps its own.
+			thousands := 0
 			for {
 				less, rest := new(big.Int).QuoRem(number, step, new(big.Int))
 				if rest.Sign() != 0 {
-					return []byte(number.String())
+					break
 				}
-				number = less
+				number, thousands = less, thousands+1
 			}
+			if thousands == 0 {
+				return text
+			}
+			return []byte(number.String())
 		})
 		var without A
 		return json.Unmarshal(cut, &without) == nil && reflect.DeepEqual(theirs, without)

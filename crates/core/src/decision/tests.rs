@@ -709,9 +709,9 @@ fn messages() {
         // As Go quotes a text, whatever is in it.
         (
             "pods",
-            "a\"\\\u{1}\u{7f}\t\n\u{200b}\u{ad}\u{e0001}é世",
+            "a\"\\\u{1}\u{7f}\u{7}\u{8}\t\n\u{b}\u{c}\r\u{200b}\u{ad}\u{e0001}é世",
             json!({}),
-            "pods \"a\\\"\\\\\\x01\\x7f\\t\\n\\u200b\\u00ad\\U000e0001é世\" is forbidden: ",
+            "pods \"a\\\"\\\\\\x01\\x7f\\a\\b\\t\\n\\v\\f\\r\\u200b\\u00ad\\U000e0001é世\" is forbidden: ",
         ),
     ];
     let refusal = Refusal::NoPriorVersion;
