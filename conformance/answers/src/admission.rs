@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::Mistake;
 use crate::lists::{Texts, texts};
-use crate::objects::{Around, OPERATIONS, SelectorText, quota, read};
+use crate::objects::{Around, SelectorText, kind, operation, present, quota, read};
 
 /// A namespace's quotas, what may only be used under a quota, and requests.
 #[derive(Deserialize)]
@@ -22,15 +22,16 @@ pub(crate) struct Question {
     around: Around,
 }
 
-#[derive(Deserialize)]
+/// An entry of `limitedResources`.
+#[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Limited {
+pub(crate) struct Limited {
     #[serde(default)]
     api_group: String,
     resource: String,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     match_contains: Option<Vec<String>>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     match_scopes: Option<Vec<SelectorText>>,
 }
 
@@ -84,17 +85,13 @@ impl Question {
             .collect::<Result<Vec<_>, _>>()?;
         let mut verdicts = Vec::new();
         for asked in &self.requests {
-            let kind = GroupResource::parse(&asked.kind);
-            let id = inventory.registry_mut().ensure(&kind);
-            let id = id.ok_or_else(|| Mistake::part("kind")(&asked.kind))?;
+            let id = kind(&mut inventory, &asked.kind)?;
             let evaluator = inventory.registry().evaluator(id).as_ref();
             let lookups = inventory.lookups();
-            let operation = OPERATIONS.iter().find(|(name, _)| *name == asked.operation);
-            let (_, operation) = operation.ok_or_else(|| Mistake::part("operation")(&asked.operation))?;
             let object = read(evaluator, &asked.object)?;
             let old = asked.old.as_ref().map(|old| read(evaluator, old)).transpose()?;
             let review = Review {
-                operation: *operation,
+                operation: operation(&asked.operation)?,
                 subresource: &asked.subresource,
                 namespace: &asked.namespace,
                 name: &asked.name,
@@ -110,7 +107,7 @@ impl Question {
                 demand.judge(&quotas.iter().collect::<Vec<_>>(), &limited)
             });
             verdicts.push(match judged {
-                Err(refusal) => Verdict::Refused(review.message(&kind, &refusal)),
+                Err(refusal) => Verdict::Refused(review.message(evaluator.group_resource(), &refusal)),
                 Ok(raises) => {
                     for raise in raises {
                         quotas[raise.quota].raise(&raise.by);
@@ -138,6 +135,14 @@ impl Limited {
                 .flatten()
                 .map(SelectorText::requirement)
                 .collect(),
+        }
+    }
+    pub(crate) fn of(entry: &LimitedResource) -> Self {
+        Limited {
+            api_group: entry.kind.group.to_string(),
+            resource: entry.kind.resource.to_string(),
+            match_contains: present(entry.match_contains.clone()),
+            match_scopes: present(entry.match_scopes.iter().map(SelectorText::of).collect()),
         }
     }
 }

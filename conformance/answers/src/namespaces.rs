@@ -1,17 +1,15 @@
 //! What quotas use in a namespace, counted anew and kept up through a history.
 
 use jiff::Timestamp;
-use kubequota_core::inventory::{DeviceClassView, Inventory};
-use kubequota_core::registry::KindId;
+use kubequota_core::inventory::Inventory;
 use kubequota_core::usage::recount;
-use kubequota_core::{GroupResource, ObjectId, Quantity, Quota, ResourceList};
-use kubequota_wire::json::{Plain, Shape};
+use kubequota_core::{ObjectId, Quantity, Quota, ResourceList};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::Mistake;
 use crate::lists::{Texts, texts};
-use crate::objects::{quota, read, time};
+use crate::objects::{kind, observe_class, quota, read, time};
 
 /// Quotas, and what happened in their namespace.
 #[derive(Deserialize)]
@@ -95,31 +93,21 @@ impl Namespace {
         }
     }
 
-    fn kind(&mut self, name: &str) -> Result<KindId, Mistake> {
-        let id = self.inventory.registry_mut().ensure(&GroupResource::parse(name));
-        id.ok_or_else(|| Mistake::part("kind")(&name))
-    }
-
     fn happen(&mut self, event: &Event) -> Result<(), Mistake> {
         match &event.what {
-            What::Set { kind, object } => {
-                let kind = self.kind(kind)?;
+            What::Set { kind: name, object } => {
+                let kind = kind(&mut self.inventory, name)?;
                 let object = read(self.inventory.registry().evaluator(kind).as_ref(), object)?;
                 self.inventory.observe(kind, &object, event.at);
             }
-            What::Delete { kind, object } => {
-                let kind = self.kind(kind)?;
+            What::Delete { kind: name, object } => {
+                let kind = kind(&mut self.inventory, name)?;
                 let metadata = read(self.inventory.registry().evaluator(kind).as_ref(), object)?.metadata;
                 let id = ObjectId::of(&metadata);
                 self.inventory.remove(kind, &metadata.namespace, id, event.at);
             }
             What::DeviceClass(class) => {
-                let (metadata, view) = Plain::<DeviceClassView>::default()
-                    .read(class.get())
-                    .map_err(|error| Mistake::part("deviceClass")(&error))?;
-                let view = view.map_err(|error| Mistake::part("deviceClass")(&error))?;
-                self.inventory
-                    .set_device_class(&metadata.name, view.extended_resource(), event.at);
+                observe_class(&mut self.inventory, class, event.at)?;
                 self.settle_all();
             }
             What::DeleteDeviceClass(name) => {
@@ -153,8 +141,8 @@ impl Question {
             inventory: Inventory::new(),
             quotas: self.quotas.iter().map(|_| None).collect(),
         };
-        for kind in &self.kinds {
-            namespace.kind(kind)?;
+        for name in &self.kinds {
+            kind(&mut namespace.inventory, name)?;
         }
         let mut last = Timestamp::MIN;
         for event in &self.history {

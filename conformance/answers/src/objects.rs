@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use kubequota_core::evaluator::{Evaluator, Operation, Request};
 use kubequota_core::inventory::{DeviceClassView, Inventory};
+use kubequota_core::registry::KindId;
 use kubequota_core::scope::{Requirement, ScopeFacts};
 use kubequota_core::{Charge, Context, FieldError, GroupResource, Object, Quota};
 use kubequota_wire::json::{Plain, Quotas, Shape};
@@ -53,12 +54,12 @@ pub(crate) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timesta
 }
 
 /// A requirement as quotas and configuration files write it.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SelectorText {
     scope_name: String,
     operator: String,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     values: Option<Vec<String>>,
 }
 
@@ -70,6 +71,19 @@ impl SelectorText {
             values: self.values.clone().unwrap_or_default(),
         }
     }
+
+    pub(crate) fn of(requirement: &Requirement) -> Self {
+        SelectorText {
+            scope_name: requirement.scope.to_string(),
+            operator: requirement.operator.to_string(),
+            values: present(requirement.values.clone()),
+        }
+    }
+}
+
+/// Nothing where there is nothing in it.
+pub(crate) fn present<T>(list: Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then_some(list)
 }
 
 #[derive(Serialize)]
@@ -88,12 +102,40 @@ pub(crate) struct Answer {
     protobuf: Option<String>,
 }
 
-pub(crate) const OPERATIONS: [(&str, Operation); 4] = [
+const OPERATIONS: [(&str, Operation); 4] = [
     ("CREATE", Operation::Create),
     ("UPDATE", Operation::Update),
     ("DELETE", Operation::Delete),
     ("CONNECT", Operation::Connect),
 ];
+
+pub(crate) fn operation(name: &str) -> Result<Operation, Mistake> {
+    let known = OPERATIONS.iter().find(|(known, _)| *known == name);
+    Ok(known.ok_or_else(|| Mistake::part("operation")(&name))?.1)
+}
+
+/// The kind of this name, which from now on is known.
+pub(crate) fn kind(inventory: &mut Inventory, name: &str) -> Result<KindId, Mistake> {
+    let id = inventory.registry_mut().ensure(&GroupResource::parse(name));
+    id.ok_or_else(|| Mistake::part("kind")(&name))
+}
+
+/// A device class is there, as this says.
+pub(crate) fn observe_class(inventory: &mut Inventory, text: &RawValue, now: Timestamp) -> Result<(), Mistake> {
+    let mistake = Mistake::part("deviceClass");
+    let (metadata, view) = Plain::<DeviceClassView>::default()
+        .read(text.get())
+        .map_err(|error| mistake(&error))?;
+    let view = view.map_err(|error| mistake(&error))?;
+    inventory.set_device_class(&metadata.name, view.extended_resource(), now);
+    Ok(())
+}
+
+/// What an object is charged, if it can be read.
+pub(crate) fn charge(evaluator: &dyn Evaluator, object: &Object, context: &Context<'_>) -> Result<Charge, FieldError> {
+    let view = object.view.as_ref().map_err(Clone::clone)?;
+    Ok(evaluator.assess(&object.metadata, view, context)?.charge)
+}
 
 const SUBRESOURCES: [&str; 6] = ["", "status", "resize", "ephemeralcontainers", "binding", "scale"];
 
@@ -101,15 +143,10 @@ impl Around {
     pub(crate) fn inventory(&self) -> Result<Inventory, Mistake> {
         let mut inventory = Inventory::new();
         for text in &self.device_classes {
-            let (metadata, view) = Plain::<DeviceClassView>::default()
-                .read(text.get())
-                .map_err(|error| Mistake::part("deviceClasses")(&error))?;
-            let view = view.map_err(|error| Mistake::part("deviceClasses")(&error))?;
-            inventory.set_device_class(&metadata.name, view.extended_resource(), self.now);
+            observe_class(&mut inventory, text, self.now)?;
         }
-        for (kind, objects) in [("pods", &self.pods), ("resourceclaims.resource.k8s.io", &self.claims)] {
-            let id = inventory.registry_mut().ensure(&GroupResource::parse(kind));
-            let id = id.ok_or_else(|| Mistake::part("kind")(&kind))?;
+        for (name, objects) in [("pods", &self.pods), ("resourceclaims.resource.k8s.io", &self.claims)] {
+            let id = kind(&mut inventory, name)?;
             for text in objects {
                 let object = read(inventory.registry().evaluator(id).as_ref(), text)?;
                 inventory.observe(id, &object, self.now);
@@ -154,24 +191,20 @@ pub(crate) fn quota(text: &RawValue) -> Result<Quota, Mistake> {
 impl Question {
     pub(crate) fn answer(&self) -> Result<Answer, Mistake> {
         let mut inventory = self.around.inventory()?;
-        let kind = inventory.registry_mut().ensure(&GroupResource::parse(&self.kind));
-        let kind = kind.ok_or_else(|| Mistake::part("kind")(&self.kind))?;
+        let kind = kind(&mut inventory, &self.kind)?;
         let evaluator = inventory.registry().evaluator(kind).as_ref();
         let lookups = inventory.lookups();
         let context = Context {
             now: self.around.now,
             lookups: &lookups,
         };
-        let assess = |object: &Object| -> Result<Charge, FieldError> {
-            let view = object.view.as_ref().map_err(Clone::clone)?;
-            Ok(evaluator.assess(&object.metadata, view, &context)?.charge)
-        };
         let object = read(evaluator, &self.object)?;
-        let charge = assess(&object);
+        let charge = |object: &Object| charge(evaluator, object, &context);
+        let new = charge(&object);
         let old = self.old.as_ref().map(|old| read(evaluator, old)).transpose()?;
-        let old = old.as_ref().and_then(|old| assess(old).ok());
+        let old = old.as_ref().and_then(|old| charge(old).ok());
         let no_facts = ScopeFacts::None;
-        let facts = charge.as_ref().map_or(&no_facts, |charge| &charge.scopes);
+        let facts = new.as_ref().map_or(&no_facts, |charge| &charge.scopes);
         let all = |requirements: &[Requirement]| {
             let each = requirements
                 .iter()
@@ -192,7 +225,7 @@ impl Question {
                 let request = Request {
                     operation,
                     subresource,
-                    new: charge.as_ref().ok(),
+                    new: new.as_ref().ok(),
                     old: old.as_ref(),
                 };
                 if evaluator.handles(&request) {
@@ -225,7 +258,7 @@ impl Question {
                 .protobuf
                 .as_deref()
                 .and_then(|protobuf| differs(evaluator, &object, protobuf)),
-            usage: charge
+            usage: new
                 .as_ref()
                 .map(|charge| texts(&charge.usage))
                 .map_err(ToString::to_string),

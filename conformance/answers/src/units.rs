@@ -7,13 +7,13 @@ use kubequota_core::evaluator::{Evaluator, Request};
 use kubequota_core::inventory::Inventory;
 use kubequota_core::resource_list::ResourceList;
 use kubequota_core::scope::Selector;
-use kubequota_core::{Charge, Context, FieldError, GroupResource, Quantity};
+use kubequota_core::{Context, Quantity};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::Mistake;
 use crate::lists::{Texts, names, texts};
-use crate::objects::{Around, OPERATIONS, SelectorText, read};
+use crate::objects::{Around, SelectorText, charge, kind, operation, read};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -159,16 +159,15 @@ impl Question {
                 old,
                 around,
             } => {
-                let known = OPERATIONS.iter().find(|(name, _)| name == operation);
-                let (_, operation) = known.ok_or_else(|| Mistake::part("operation")(operation))?;
+                let operation = self::operation(operation)?;
                 with_evaluator(kind, around, |evaluator, context| {
                     let charge = |text: &Option<Box<RawValue>>| {
-                        let charge = text.as_ref().map(|text| charge(evaluator, text, context)).transpose()?;
-                        Ok::<_, Mistake>(charge.and_then(Result::ok))
+                        let object = text.as_ref().map(|text| read(evaluator, text)).transpose()?;
+                        Ok::<_, Mistake>(object.and_then(|object| charge(evaluator, &object, context).ok()))
                     };
                     let (new, old) = (charge(object)?, charge(old)?);
                     Ok(Answer::Handles(evaluator.handles(&Request {
-                        operation: *operation,
+                        operation,
                         subresource,
                         new: new.as_ref(),
                         old: old.as_ref(),
@@ -185,7 +184,7 @@ impl Question {
                 let selector = Selector::new(selectors.iter().map(SelectorText::requirement).collect());
                 let mut total: ResourceList = names(zeros).into_iter().map(|name| (name, Quantity::zero())).collect();
                 for text in objects {
-                    match charge(evaluator, text, context)? {
+                    match charge(evaluator, &read(evaluator, text)?, context) {
                         Ok(charge) if selector.matches(&charge.scopes) => total.add_assign(&charge.usage),
                         Ok(_) => {}
                         Err(error) => return Ok(Answer::Total(Err(error.to_string()))),
@@ -209,25 +208,11 @@ fn with_evaluator<T>(
     ask: impl FnOnce(&dyn Evaluator, &Context<'_>) -> Result<T, Mistake>,
 ) -> Result<T, Mistake> {
     let mut inventory: Inventory = around.inventory()?;
-    let id = inventory.registry_mut().ensure(&GroupResource::parse(kind));
-    let id = id.ok_or_else(|| Mistake::part("kind")(&kind))?;
+    let id = self::kind(&mut inventory, kind)?;
     let lookups = inventory.lookups();
     let context = Context {
         now: around.now,
         lookups: &lookups,
     };
     ask(inventory.registry().evaluator(id).as_ref(), &context)
-}
-
-fn charge(
-    evaluator: &dyn Evaluator,
-    text: &RawValue,
-    context: &Context<'_>,
-) -> Result<Result<Charge, FieldError>, Mistake> {
-    let object = read(evaluator, text)?;
-    let assess = || {
-        let view = object.view.as_ref().map_err(Clone::clone)?;
-        Ok(evaluator.assess(&object.metadata, view, context)?.charge)
-    };
-    Ok(assess())
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use kubequota_core::GroupResource;
+use kubequota_core::object::or_default;
 use kubequota_wire::WireError;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
 
 use crate::client::Cluster;
 use crate::error::{ApiError, Call};
@@ -273,11 +274,6 @@ struct Resource {
     namespaced: bool,
     #[serde(deserialize_with = "or_default")]
     verbs: Vec<String>,
-}
-
-/// Go writes an empty list as `null`.
-fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[cfg(test)]

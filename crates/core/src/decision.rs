@@ -140,7 +140,7 @@ pub enum Refusal {
         reason: String,
     },
     /// A quota has limits, and no use is recorded yet for some of them, or one can't be read.
-    #[error("status unknown for quota: {quota}, resources: {}", Joined(names))]
+    #[error("status unknown for quota: {quota}, resources: {}", Joined(names, ","))]
     StatusUnknown {
         /// Name of the quota.
         quota: String,
@@ -148,16 +148,16 @@ pub enum Refusal {
         names: Vec<ResourceName>,
     },
     /// The object would use less than nothing.
-    #[error("quota usage is negative for resource(s): {}", Joined(.0))]
+    #[error("quota usage is negative for resource(s): {}", Joined(.0, ","))]
     Negative(Vec<ResourceName>),
     /// An update without the object as it was.
     #[error("unable to get previous usage since prior version of object was not found")]
     NoPriorVersion,
     /// No quota of the namespace covers what may only be used under a quota.
-    #[error("insufficient quota to consume: {}", Joined(.0))]
+    #[error("insufficient quota to consume: {}", Joined(.0, ","))]
     Uncovered(Vec<ResourceName>),
     /// No quota of the namespace selects a scope that may only be used under a quota.
-    #[error("insufficient quota to match these scopes: [{}]", Spaced(.0))]
+    #[error("insufficient quota to match these scopes: [{}]", Joined(.0, " "))]
     UncoveredScopes(Vec<Requirement>),
     /// It does not fit.
     #[error("exceeded quota: {quota}, requested: {requested}, used: {used}, limited: {limited}")]
@@ -201,25 +201,13 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// `a,b`
-struct Joined<'a>(&'a [ResourceName]);
+/// Items with something between them: `a,b`.
+struct Joined<'a, T>(&'a [T], &'static str);
 
-impl fmt::Display for Joined<'_> {
+impl<T: fmt::Display> fmt::Display for Joined<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, name) in self.0.iter().enumerate() {
-            write!(f, "{}{name}", if index == 0 { "" } else { "," })?;
-        }
-        Ok(())
-    }
-}
-
-/// `{PriorityClass In [hi]} {PriorityClass Exists []}`
-struct Spaced<'a>(&'a [Requirement]);
-
-impl fmt::Display for Spaced<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, requirement) in self.0.iter().enumerate() {
-            write!(f, "{}{requirement}", if index == 0 { "" } else { " " })?;
+        for (index, item) in self.0.iter().enumerate() {
+            write!(f, "{}{item}", if index == 0 { "" } else { self.1 })?;
         }
         Ok(())
     }

@@ -192,10 +192,11 @@ impl fmt::Display for Revision {
     }
 }
 
-/// Reads `null` as the type's default, as Kubernetes' decoders do.
-pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
+/// Reads `null` as the type's default, as Kubernetes' decoders do: for `#[serde(deserialize_with)]`.
+///
+/// # Errors
+/// Those of the type.
+pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 

@@ -15,6 +15,7 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use kubequota_core::decision::{LimitedResource, LimitedResources};
+use kubequota_core::object::or_default;
 use kubequota_core::scope::Requirement;
 use kubequota_core::{FieldError, GroupResource};
 use serde::Deserialize;
@@ -374,11 +375,6 @@ struct PluginText {
     #[serde(deserialize_with = "or_default")]
     path: String,
     configuration: Option<Box<RawValue>>,
-}
-
-/// `null` is as good as nothing, wherever it stands: so has Go it.
-fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 fn list<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<Vec<T>, D::Error> {
