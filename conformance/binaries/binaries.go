@@ -4,11 +4,7 @@ package binaries
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,38 +138,11 @@ func (r recipe) linkerFlags(version string) string {
 
 // stamp is a hash of everything that decides what the binary is.
 func (r recipe) stamp(conformance, version string, toolchain []byte) (string, error) {
-	hash := sha256.New()
-	fmt.Fprintf(hash, "%s\n%q\n%s\n", toolchain, r.args, r.linkerFlags(version))
-	add := func(path string) error {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(conformance, path)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(hash, "%s %d\n", filepath.ToSlash(relative), len(content))
-		_, err = io.Copy(hash, bytes.NewReader(content))
-		return err
-	}
-	for _, name := range []string{"go.mod", "go.sum"} {
-		if err := add(filepath.Join(conformance, r.module, name)); err != nil {
-			return "", err
-		}
-	}
+	paths := []string{filepath.Join(conformance, r.module, "go.mod"), filepath.Join(conformance, r.module, "go.sum")}
 	for _, sources := range r.sources {
-		err := filepath.WalkDir(filepath.Join(conformance, sources), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
-				return err
-			}
-			return add(path)
-		})
-		if err != nil {
-			return "", err
-		}
+		paths = append(paths, filepath.Join(conformance, sources))
 	}
-	return hex.EncodeToString(hash.Sum(nil)), nil
+	return Stamp(conformance, fmt.Sprintf("%s\n%q\n%s", toolchain, r.args, r.linkerFlags(version)), paths...)
 }
 
 var kubernetesRequirement = regexp.MustCompile(`(?m)^(?:require)?\s+k8s\.io/kubernetes (v1\.\d+\.\d+\S*)$`)

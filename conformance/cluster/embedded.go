@@ -14,15 +14,17 @@ import (
 
 // Embedded is the API server of crates/testserver, in a process of its own.
 type Embedded struct {
+	URL    string
 	Client *Client
 
+	cmd      *exec.Cmd
 	commands io.WriteCloser
 	answers  *bufio.Scanner
 }
 
-// StartEmbedded starts the program at path, which serves it, as part of the cluster.
-func (c *Cluster) StartEmbedded(ctx context.Context, path string) (*Embedded, error) {
-	log, err := os.Create(filepath.Join(c.options.Logs, "embedded.log"))
+// StartEmbedded starts the program at path, which serves it. It ends with ctx, or when it is stopped; logs is a folder.
+func StartEmbedded(ctx context.Context, path, logs string) (*Embedded, error) {
+	log, err := os.Create(filepath.Join(logs, "embedded.log"))
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +32,7 @@ func (c *Cluster) StartEmbedded(ctx context.Context, path string) (*Embedded, er
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	e := &Embedded{}
+	e := &Embedded{cmd: cmd}
 	if e.commands, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -42,15 +44,20 @@ func (c *Cluster) StartEmbedded(ctx context.Context, path string) (*Embedded, er
 		return nil, fmt.Errorf("starting the embedded server: %w", err)
 	}
 	e.answers = bufio.NewScanner(output)
-	url, err := e.answer()
-	if err != nil {
+	if e.URL, err = e.answer(); err != nil {
 		return nil, err
 	}
-	if !strings.HasPrefix(url, "http://") {
-		return nil, fmt.Errorf("the embedded server said %q where its URL was expected", url)
+	if !strings.HasPrefix(e.URL, "http://") {
+		return nil, fmt.Errorf("the embedded server said %q where its URL was expected", e.URL)
 	}
-	e.Client = Plain(url)
+	e.Client = Plain(e.URL)
 	return e, nil
+}
+
+// Stop ends it. It keeps nothing that would have to be saved.
+func (e *Embedded) Stop() {
+	_ = e.cmd.Process.Kill()
+	_ = e.cmd.Wait()
 }
 
 // Compact lets it forget its history.

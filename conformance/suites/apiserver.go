@@ -25,26 +25,23 @@ var apiserver = Suite{
 	Binaries: binaries.ControlPlaneSet,
 	Deadline: 5 * time.Minute,
 	Prepare: func(flags *flag.FlagSet) Steps {
-		s := &apiserverRun{given: flags.String("replay", "", "`PATH` of the built example of crates/testserver (default: built from this checkout with cargo)")}
-		return Steps{Build: s.build, Judge: s.judge}
+		return embeddedSteps(flags, judgeReplay)
 	},
 }
 
-type apiserverRun struct {
-	given *string
-	path  string
-}
-
-func (s *apiserverRun) build(ctx context.Context, run *Run) (err error) {
-	if *s.given != "" {
-		s.path, err = binaries.GivenReplay(*s.given)
-	} else {
-		s.path, err = binaries.Replay(ctx, run.Root, run.Log)
+// embeddedSteps are those of a suite about the embedded server: judge is given the path of the program that serves it.
+func embeddedSteps(flags *flag.FlagSet, judge func(ctx context.Context, run *Run, serve string) error) Steps {
+	build, serve := programFlag(flags, binaries.Serve), ""
+	return Steps{
+		Build: func(ctx context.Context, run *Run) (err error) {
+			serve, err = build(ctx, run)
+			return err
+		},
+		Judge: func(ctx context.Context, run *Run) error { return judge(ctx, run, serve) },
 	}
-	return err
 }
 
-func (s *apiserverRun) judge(ctx context.Context, run *Run) (err error) {
+func judgeReplay(ctx context.Context, run *Run, serve string) (err error) {
 	script, err := replay.Script()
 	if err != nil {
 		return err
@@ -63,10 +60,11 @@ func (s *apiserverRun) judge(ctx context.Context, run *Run) (err error) {
 	if err := c.StartControllers(ctx, []string{"namespace-controller"}); err != nil {
 		return err
 	}
-	embedded, err := c.StartEmbedded(ctx, s.path)
+	embedded, err := cluster.StartEmbedded(ctx, serve, run.Folder)
 	if err != nil {
 		return err
 	}
+	defer embedded.Stop()
 	run.Log("playing %d requests", len(script))
 	return replay.Run(ctx, script, differences,
 		&replay.Player{Server: c.Admin, Compact: func(ctx context.Context) error { return compactEtcd(ctx, c.Etcd) }},

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"time"
 
 	"kubequota.dev/conformance/binaries"
@@ -28,19 +27,7 @@ var kubectlSuite = Suite{
 	Binaries: []string{binaries.Kubectl},
 	Deadline: 5 * time.Minute,
 	Prepare: func(flags *flag.FlagSet) Steps {
-		given := flags.String("serve", "", "`PATH` of the built example of crates/testserver (default: built from this checkout with cargo)")
-		var path string
-		return Steps{
-			Build: func(ctx context.Context, run *Run) (err error) {
-				if *given != "" {
-					path, err = binaries.GivenServe(*given)
-				} else {
-					path, err = binaries.Serve(ctx, run.Root, run.Log)
-				}
-				return err
-			},
-			Judge: func(ctx context.Context, run *Run) error { return judgeKubectl(ctx, run, path) },
-		}
+		return embeddedSteps(flags, judgeKubectl)
 	},
 }
 
@@ -71,32 +58,17 @@ type kubectlRun struct {
 }
 
 func judgeKubectl(ctx context.Context, run *Run, serve string) error {
-	server := exec.CommandContext(ctx, serve)
-	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	server.Stderr = os.Stderr
-	output, err := server.StdoutPipe()
+	server, err := cluster.StartEmbedded(ctx, serve, run.Folder)
 	if err != nil {
 		return err
 	}
-	if err := server.Start(); err != nil {
-		return fmt.Errorf("starting the embedded server: %w", err)
-	}
-	defer func() {
-		// It keeps nothing that would have to be saved.
-		_ = server.Process.Kill()
-		_ = server.Wait()
-	}()
-	url, err := bufio.NewReader(output).ReadString('\n')
-	if err != nil {
-		return fmt.Errorf("reading the embedded server's URL: %w", err)
-	}
+	defer server.Stop()
 	log, err := os.Create(filepath.Join(run.Folder, "kubectl.log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	url = strings.TrimSpace(url)
-	k := &kubectlRun{run: run, url: url, client: cluster.Plain(url), log: log}
+	k := &kubectlRun{run: run, url: server.URL, client: server.Client, log: log}
 	for _, step := range kubectlSteps(run.Root) {
 		run.Tally.Check(step.name, k.check(ctx, step))
 	}

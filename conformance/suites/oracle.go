@@ -28,29 +28,26 @@ var oracleSuite = Suite{
 	Deadline: 3 * time.Hour, // for large --cases; the usual ones take minutes
 	Prepare: func(flags *flag.FlagSet) Steps {
 		s := &oracleRun{
-			given: flags.String("answers", "", "`PATH` of a built answers program (default: built from this checkout with cargo)"),
 			seed:  flags.Uint64("seed", 1, "which questions to ask"),
 			cases: flags.Int("cases", 0, "random questions of every part (default: each part's own number)"),
 			only:  flags.String("only", "", "`PARTS` to ask, with commas between them (default: all, and coverage is judged)"),
 		}
-		return Steps{Build: s.build, Judge: s.judge}
+		build := programFlag(flags, binaries.Answers)
+		return Steps{
+			Build: func(ctx context.Context, run *Run) (err error) {
+				s.answers, err = build(ctx, run)
+				return err
+			},
+			Judge: s.judge,
+		}
 	},
 }
 
 type oracleRun struct {
-	given, only *string
-	seed        *uint64
-	cases       *int
-	answers     string
-}
-
-func (s *oracleRun) build(ctx context.Context, run *Run) (err error) {
-	if *s.given != "" {
-		s.answers, err = binaries.GivenAnswers(*s.given)
-	} else {
-		s.answers, err = binaries.Answers(ctx, run.Root, run.Log)
-	}
-	return err
+	only    *string
+	seed    *uint64
+	cases   *int
+	answers string
 }
 
 // lastLine is how every suite, and the oracle itself, ends.

@@ -128,15 +128,22 @@ func (t *Tally) String() string {
 	return fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped)
 }
 
-// kubequotaFlag declares --kubequota for suites that run the program, and returns the step that finds or builds it.
-func kubequotaFlag(flags *flag.FlagSet) func(ctx context.Context, run *Run) error {
-	given := flags.String("kubequota", "", "`PATH` of a built kubequota (default: built from this checkout with cargo)")
-	return func(ctx context.Context, run *Run) (err error) {
+// programFlag declares the flag of a program, and returns the step that finds or builds it.
+func programFlag(flags *flag.FlagSet, program binaries.Program) func(ctx context.Context, run *Run) (path string, err error) {
+	given := flags.String(program.Name, "", "`PATH` of a built "+program.Name+" (default: built from this checkout with cargo)")
+	return func(ctx context.Context, run *Run) (string, error) {
 		if *given != "" {
-			run.Kubequota, err = binaries.GivenKubequota(*given)
-		} else {
-			run.Kubequota, err = binaries.Kubequota(ctx, run.Root, run.Log)
+			return program.Given(*given)
 		}
+		return program.Build(ctx, run.Root, run.Log)
+	}
+}
+
+// kubequotaFlag is that of the program under test.
+func kubequotaFlag(flags *flag.FlagSet) func(ctx context.Context, run *Run) error {
+	build := programFlag(flags, binaries.Kubequota)
+	return func(ctx context.Context, run *Run) (err error) {
+		run.Kubequota, err = build(ctx, run)
 		return err
 	}
 }

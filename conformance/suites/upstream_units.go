@@ -26,7 +26,7 @@ var upstreamUnits = Suite{
 	Deadline: 5 * time.Minute,
 	Prepare: func(flags *flag.FlagSet) Steps {
 		s := &upstreamUnitsSuite{
-			given:    flags.String("answers", "", "`PATH` of a built answers program (default: built from this checkout with cargo)"),
+			program:  programFlag(flags, binaries.Answers),
 			only:     flags.String("run", "", "`REGEX` of the tests to run, as \"PACKAGE TEST\""),
 			contrast: flags.Bool("contrast", false, "make every answer wrong"),
 		}
@@ -74,8 +74,9 @@ var plumbing = map[string]string{
 }
 
 type upstreamUnitsSuite struct {
-	given, only *string
-	contrast    *bool
+	program  func(ctx context.Context, run *Run) (path string, err error)
+	only     *string
+	contrast *bool
 
 	// What build makes.
 	answers  string
@@ -83,12 +84,7 @@ type upstreamUnitsSuite struct {
 }
 
 func (s *upstreamUnitsSuite) build(ctx context.Context, run *Run) (err error) {
-	if *s.given != "" {
-		s.answers, err = binaries.GivenAnswers(*s.given)
-	} else {
-		s.answers, err = binaries.Answers(ctx, run.Root, run.Log)
-	}
-	if err != nil {
+	if s.answers, err = s.program(ctx, run); err != nil {
 		return err
 	}
 	s.packages, err = units.Build(ctx, filepath.Join(run.Root, "conformance"), run.Log)

@@ -5,16 +5,15 @@ package units
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"kubequota.dev/conformance/binaries"
 )
 
 // Package is one of upstream's packages whose tests are run.
@@ -224,43 +223,15 @@ func (b build) stamp(ctx context.Context, conformance string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	hash := sha256.New()
-	fmt.Fprintf(hash, "%s\n%+v\n", toolchain, b)
-	add := func(path string) error {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(conformance, path)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(hash, "%s %d\n", filepath.ToSlash(relative), len(content))
-		_, err = io.Copy(hash, bytes.NewReader(content))
-		return err
-	}
-	for _, name := range []string{"go.mod", "go.sum"} {
-		if err := add(filepath.Join(conformance, name)); err != nil {
-			return "", err
-		}
-	}
+	paths := []string{filepath.Join(conformance, "go.mod"), filepath.Join(conformance, "go.sum")}
 	// How they are built, what is linked into them, and the shims.
-	sources := []string{filepath.Join(conformance, "units", "units.go"), filepath.Join(conformance, "units", "shims.go"), filepath.Join(conformance, "units", "answers")}
+	for _, name := range []string{"units.go", "shims.go", "answers"} {
+		paths = append(paths, filepath.Join(conformance, "units", name))
+	}
 	for _, module := range b.modules {
-		sources = append(sources, filepath.Join(shimsFolder(conformance), filepath.FromSlash(module)))
+		paths = append(paths, filepath.Join(shimsFolder(conformance), filepath.FromSlash(module)))
 	}
-	for _, source := range sources {
-		err := filepath.WalkDir(source, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
-				return err
-			}
-			return add(path)
-		})
-		if err != nil {
-			return "", err
-		}
-	}
-	return hex.EncodeToString(hash.Sum(nil)), nil
+	return binaries.Stamp(conformance, fmt.Sprintf("%s\n%+v", toolchain, b), paths...)
 }
 
 func run(ctx context.Context, folder, name string, args ...string) (string, error) {

@@ -1,12 +1,13 @@
-//! Serves an empty embedded API server over HTTP on loopback and prints its URL, until it is interrupted:
+//! Serves an empty embedded API server over HTTP on loopback and prints its URL, until its input ends or it is interrupted:
 //!
 //!     cargo run -p kubequota-testserver --example serve -- --port 8080
 //!     kubectl --server http://127.0.0.1:8080 get namespaces
 //!
-//! Port 0, the default, lets the system choose. Its clock is the machine's, and pods never get a node.
+//! Port 0, the default, lets the system choose. Its clock is the machine's, and pods never get a node. It does what lines of its input
+//! say: `compact` forgets the history and answers `compacted`.
 
 use std::error::Error;
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use kubequota_testserver::TestServer;
@@ -19,11 +20,35 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .user("kubernetes-admin")
         .build();
     let listening = server.listen(address).await?;
-    let mut out = std::io::stdout();
-    writeln!(out, "{}", listening.url())?;
-    out.flush()?;
-    tokio::signal::ctrl_c().await?;
+    say(&listening.url())?;
+    // A thread of its own: nothing waits for it when an interrupt comes first.
+    let (done, commands) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || done.send(obey(&server)));
+    tokio::select! {
+        obeyed = commands => Ok(obeyed??),
+        interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
+    }
+}
+
+/// Does what the input says, until it ends.
+fn obey(server: &TestServer) -> std::io::Result<()> {
+    for line in std::io::stdin().lock().lines() {
+        match line?.as_str() {
+            "compact" => {
+                server.compact();
+                say("compacted")?;
+            }
+            other => say(&format!("unknown command {other:?}"))?,
+        }
+    }
     Ok(())
+}
+
+/// Says a line at once: the reader waits for it.
+fn say(line: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}")?;
+    out.flush()
 }
 
 /// The port of `--port N` or `--port=N`.

@@ -223,7 +223,7 @@ impl Call<'_> {
 
     fn rendered(&self, code: u16, form: Form, object: &Value) -> Response {
         if self.request.subresource == "scale" {
-            return json_response(code, &self.shown(object));
+            return json_response(code, &self.shown(object, self.definition().as_deref()));
         }
         if form == Form::Table {
             let metadata = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });
@@ -264,9 +264,9 @@ impl Call<'_> {
     }
 
     /// What the addressed part of an object looks like.
-    fn shown(&self, object: &Value) -> Value {
+    fn shown(&self, object: &Value, definition: Option<&Value>) -> Value {
         match self.request.subresource.as_str() {
-            "scale" => subresource::scale(object, self.kind, self.definition().as_deref(), &self.request.version),
+            "scale" => subresource::scale(object, self.kind, definition, &self.request.version),
             _ => object.clone(),
         }
     }
@@ -306,7 +306,7 @@ impl Call<'_> {
                 let (kind, version) = (&self.kind.kind, &self.request.version);
                 let what = found.join(", ");
                 Err(Status::bad_request(format!(
-                    "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {what}"
+                    "{kind} in version {version:?} {UNDECODABLE} {kind}: strict decoding error: {what}"
                 )))
             }
             Unknown::Warn => {
@@ -479,11 +479,7 @@ impl Call<'_> {
         let definition = definition.as_deref();
         let dry_run = self.dry_run()?;
         let change = |current: &Value| {
-            let shown = match self.request.subresource.as_str() {
-                "scale" => subresource::scale(current, self.kind, definition, &self.request.version),
-                _ => current.clone(),
-            };
-            let mut patched = patch.apply(&shown, self.field_type(definition))?;
+            let mut patched = patch.apply(&self.shown(current, definition), self.field_type(definition))?;
             self.check_fields(&mut patched, definition)?;
             self.check_name(&patched)?;
             self.check_patched(current, &patched)?;

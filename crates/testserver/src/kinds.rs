@@ -513,7 +513,7 @@ fn built_in() -> Vec<Kind> {
         made.generation = traits.generation;
         made.returns_deleted = traits.returns_deleted;
         // Each takes its objects along when it is deleted, or ends connections: not all at once.
-        if matches!(plural, "namespaces") {
+        if plural == "namespaces" {
             made.verbs.retain(|verb| verb != "deletecollection");
         }
         made
