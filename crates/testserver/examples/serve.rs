@@ -3,22 +3,26 @@
 //!     cargo run -p kubequota-testserver --example serve -- --port 8080
 //!     kubectl --server http://127.0.0.1:8080 get namespaces
 //!
-//! Port 0, the default, lets the system choose. Its clock is the machine's, and pods never get a node. It does what lines of its input
-//! say: `compact` forgets the history and answers `compacted`.
+//! Port 0, the default, lets the system choose. Its clock is the machine's, and pods never get a node. With `--quota-plugin` it admits as
+//! Kubernetes' ResourceQuota plugin does. It does what lines of its input say: `compact` forgets the history and answers `compacted`.
 
 use std::error::Error;
 use std::io::{BufRead, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 
-use kubequota_testserver::TestServer;
+use kubequota_testserver::{QuotaPlugin, TestServer};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port(std::env::args().skip(1))?));
+    let Flags { port, quota_plugin } = Flags::parse(std::env::args().skip(1))?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let server = TestServer::builder()
         .epoch(jiff::Timestamp::now())
         .user("kubernetes-admin")
         .build();
+    if quota_plugin {
+        server.admitter(QuotaPlugin::new());
+    }
     let listening = server.listen(address).await?;
     say(&listening.url())?;
     // A thread of its own: nothing waits for it when an interrupt comes first.
@@ -51,18 +55,30 @@ fn say(line: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// The port of `--port N` or `--port=N`.
-fn port(mut arguments: impl Iterator<Item = String>) -> Result<u16, Box<dyn Error>> {
-    let Some(argument) = arguments.next() else {
-        return Ok(0);
-    };
-    let value = match argument.split_once('=') {
-        Some(("--port", value)) => value.to_owned(),
-        None if argument == "--port" => arguments.next().unwrap_or_default(),
-        _ => return Err(format!("unknown argument {argument:?}: only --port N is known").into()),
-    };
-    match arguments.next() {
-        Some(extra) => Err(format!("unknown argument {extra:?}: only --port N is known").into()),
-        None => Ok(value.parse().map_err(|_| format!("--port {value:?} is no port"))?),
+/// What the command line says.
+#[derive(Default)]
+struct Flags {
+    port: u16,
+    quota_plugin: bool,
+}
+
+impl Flags {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, Box<dyn Error>> {
+        let mut flags = Self::default();
+        while let Some(argument) = arguments.next() {
+            let port = match (argument.as_str(), argument.strip_prefix("--port=")) {
+                ("--quota-plugin", _) => {
+                    flags.quota_plugin = true;
+                    continue;
+                }
+                ("--port", _) => arguments.next().unwrap_or_default(),
+                (_, Some(port)) => port.to_owned(),
+                _ => {
+                    return Err(format!("unknown argument {argument:?}: --port N and --quota-plugin are known").into());
+                }
+            };
+            flags.port = port.parse().map_err(|_| format!("--port {port:?} is no port"))?;
+        }
+        Ok(flags)
     }
 }

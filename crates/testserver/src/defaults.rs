@@ -27,8 +27,16 @@ pub(crate) fn apply(resource: &str, object: &mut Value) {
         "pods" => default_pod(object),
         "secrets" => encode_string_data(object),
         "services" => default_service(object),
+        "deployments.apps" if object["spec"]["strategy"]["type"] == "RollingUpdate" => {
+            fill(object, "spec.strategy.rollingUpdate", &json!({}));
+            fill(object, "spec.strategy.rollingUpdate.maxSurge", &json!("25%"));
+            fill(object, "spec.strategy.rollingUpdate.maxUnavailable", &json!("25%"));
+        }
         "persistentvolumeclaims" => canonicalize(object, &["/spec/resources/requests", "/spec/resources/limits"]),
         "resourcequotas" => canonicalize(object, &["/spec/hard", "/status/hard", "/status/used"]),
+        "persistentvolumes" => canonicalize(object, &["/spec/capacity"]),
+        "resourceclaims.resource.k8s.io" => default_devices(&mut object["spec"]),
+        "resourceclaimtemplates.resource.k8s.io" => default_devices(&mut object["spec"]["spec"]),
         "customresourcedefinitions.apiextensions.k8s.io" => default_definition(object),
         _ => {}
     }
@@ -39,9 +47,17 @@ pub(crate) fn apply(resource: &str, object: &mut Value) {
 fn of_kind(resource: &str) -> Vec<(&'static str, Value)> {
     match resource {
         "namespaces" => vec![("spec", json!({})), ("spec.finalizers", json!(["kubernetes"]))],
-        "resourcequotas" => vec![("status", json!({}))],
+        "resourcequotas" | "resourceclaims.resource.k8s.io" => vec![("status", json!({}))],
         "secrets" => vec![("type", json!("Opaque"))],
         "persistentvolumeclaims" => vec![("spec.volumeMode", json!("Filesystem"))],
+        "persistentvolumes" => vec![
+            ("spec.persistentVolumeReclaimPolicy", json!("Retain")),
+            ("spec.volumeMode", json!("Filesystem")),
+        ],
+        "storageclasses.storage.k8s.io" => vec![
+            ("reclaimPolicy", json!("Delete")),
+            ("volumeBindingMode", json!("Immediate")),
+        ],
         "services" => vec![
             ("spec.type", json!("ClusterIP")),
             ("spec.sessionAffinity", json!("None")),
@@ -55,10 +71,8 @@ fn of_kind(resource: &str) -> Vec<(&'static str, Value)> {
             ("spec.replicas", json!(1)),
             ("spec.revisionHistoryLimit", json!(10)),
             ("spec.progressDeadlineSeconds", json!(600)),
-            (
-                "spec.strategy",
-                json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}),
-            ),
+            ("spec.strategy", json!({})),
+            ("spec.strategy.type", json!("RollingUpdate")),
             ("status", json!({})),
         ],
         "replicasets.apps" => vec![("spec.replicas", json!(1)), ("status", json!({"replicas": 0}))],
@@ -246,7 +260,8 @@ fn encode_string_data(secret: &mut Value) {
     }
 }
 
-fn base64(bytes: &[u8]) -> String {
+/// Bytes as JSON has them.
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
@@ -271,7 +286,33 @@ fn default_service(service: &mut Value) {
     let ports = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
     for port in ports.into_iter().flatten() {
         let number = port["port"].clone();
+        // What Go leaves empty is 0 on the wire.
+        if port["targetPort"] == 0 || port["targetPort"] == "" {
+            object::set_top(port, "targetPort", None);
+        }
         fill(port, "targetPort", &number);
+    }
+}
+
+/// A request for devices is for one of them, unless it says otherwise.
+fn default_devices(claim: &mut Value) {
+    let requests = claim.pointer_mut("/devices/requests").and_then(Value::as_array_mut);
+    for request in requests.into_iter().flatten() {
+        if let Some(exactly) = request.get_mut("exactly") {
+            default_device_count(exactly);
+        }
+        let alternatives = request.get_mut("firstAvailable").and_then(Value::as_array_mut);
+        alternatives.into_iter().flatten().for_each(default_device_count);
+    }
+}
+
+fn default_device_count(request: &mut Value) {
+    const EXACT: &str = "ExactCount";
+    if matches!(request["allocationMode"].as_str(), None | Some("")) {
+        object::set_top(request, "allocationMode", Some(EXACT.into()));
+    }
+    if request["allocationMode"] == EXACT && matches!(request["count"].as_i64(), None | Some(0)) {
+        object::set_top(request, "count", Some(1.into()));
     }
 }
 
@@ -331,12 +372,54 @@ mod tests {
     }
 
     #[test]
+    fn a_port_of_a_service_leads_to_itself() {
+        let ports = json!([{"port": 1}, {"port": 2, "targetPort": 0}, {"port": 3, "targetPort": ""}, {"port": 4, "targetPort": "up"}]);
+        let service = defaulted("services", json!({"spec": {"ports": ports}}));
+        let targets: Vec<&Value> = service["spec"]["ports"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|port| &port["targetPort"])
+            .collect();
+        assert_eq!(targets, [&json!(1), &json!(2), &json!(3), &json!("up")]);
+    }
+
+    #[test]
+    fn a_deployment_rolls() {
+        let rolls = |surge: Value| json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": "25%"}});
+        for (given, expected) in [
+            (Value::Null, rolls(json!("25%"))),
+            (json!({}), rolls(json!("25%"))),
+            (json!({"rollingUpdate": {"maxSurge": 1}}), rolls(json!(1))),
+            (json!({"type": "Recreate"}), json!({"type": "Recreate"})),
+        ] {
+            let deployment = defaulted("deployments.apps", json!({"spec": {"strategy": given}}));
+            assert_eq!(deployment["spec"]["strategy"], expected);
+        }
+    }
+
+    #[test]
     fn given_values_stay() {
         let pod =
             json!({"spec": {"restartPolicy": "Never", "containers": [], "tolerations": [{"operator": "Exists"}]}});
         let pod = defaulted("pods", pod);
         assert_eq!(pod["spec"]["restartPolicy"], "Never");
         assert_eq!(pod["spec"]["tolerations"].as_array().map(Vec::len), Some(1));
+    }
+
+    #[test]
+    fn requests_for_devices_are_for_one() {
+        let given = json!({"allocationMode": "ExactCount", "count": 3});
+        let all = json!({"allocationMode": "All"});
+        let one = json!({"allocationMode": "ExactCount", "count": 1});
+        let requests =
+            json!([{"exactly": {}}, {"exactly": given}, {"firstAvailable": [all, {"count": 0}]}, {"name": "n"}]);
+        let expected = json!([{"exactly": one}, {"exactly": given}, {"firstAvailable": [all, one]}, {"name": "n"}]);
+        let of = |requests: &Value| json!({"spec": {"devices": {"requests": requests}}});
+        let claim = defaulted("resourceclaims.resource.k8s.io", of(&requests));
+        assert_eq!(claim["spec"], of(&expected)["spec"]);
+        let template = defaulted("resourceclaimtemplates.resource.k8s.io", json!({"spec": of(&requests)}));
+        assert_eq!(template["spec"], of(&expected));
     }
 
     #[test]

@@ -16,11 +16,12 @@ use crate::admitter::{Admitter, Decision, Review};
 use crate::apply::{self, Manager};
 use crate::clock::rfc3339;
 use crate::discovery;
-use crate::kinds::{GroupHealth, GroupResource, Kind, Kinds, api_version};
+use crate::kinds::{GroupHealth, GroupResource, Kind, Kinds, api_version, split_api_version};
 use crate::list::{self, ListOptions, number};
 use crate::object::{has_finalizers, is_deleting, meta, set_meta, set_top};
 use crate::openapi;
 use crate::patch::{self, Patch};
+use crate::protobuf::{self, Unreadable};
 use crate::render::{Form, MEDIA_TYPES, Rendered};
 use crate::request::RequestInfo;
 use crate::schema::Type;
@@ -214,10 +215,10 @@ impl Call<'_> {
     }
 
     fn part(&self) -> Part {
-        if self.request.subresource == "status" {
-            Part::Status
-        } else {
-            Part::Main
+        match self.request.subresource.as_str() {
+            "status" => Part::Status,
+            "resize" => Part::Resources,
+            _ => Part::Main,
         }
     }
 
@@ -600,23 +601,49 @@ impl Call<'_> {
         Ok(list::respond(self.kind, &self.request.version, form, &list))
     }
 
-    /// The object in the body of a create or update, of the type that the path says.
+    /// The object in the body of a create or update, of the type that the path says. Custom kinds have no protobuf.
     fn body_object(&self, body: &[u8]) -> Result<Value, Status> {
+        if self.kind.custom && protobuf::is_media_type(&self.request.content_type) {
+            return Err(Status::unsupported_media_type(MEDIA_TYPES));
+        }
         check_content_type(&self.request.content_type)?;
         self.read_object(body)
     }
 
+    /// `apiVersion` and kind of what a body has to hold.
+    fn body_type(&self) -> (String, &str) {
+        match self.request.subresource.as_str() {
+            "scale" => ("autoscaling/v1".to_owned(), "Scale"),
+            _ => (api_version(&self.kind.group, &self.request.version), &self.kind.kind),
+        }
+    }
+
+    fn decode(&self, body: &[u8]) -> Result<Value, Status> {
+        if !protobuf::is_media_type(&self.request.content_type) {
+            return serde_json::from_slice(body)
+                .map_err(|error| self.unrecognized(format!("couldn't get version/kind; json parse error: {error}")));
+        }
+        let (version, kind) = self.body_type();
+        protobuf::read(body, (&version, kind)).map_err(|unreadable| match unreadable {
+            Unreadable::Envelope(why) => self.unrecognized(format!("{why} ({})", protobuf::summary(body))),
+            Unreadable::Object {
+                api_version,
+                kind: sent,
+                why,
+            } => {
+                let (_, version) = split_api_version(&api_version);
+                Status::bad_request(format!("{sent} in version {version:?} {UNDECODABLE} {kind}: {why}"))
+            }
+        })
+    }
+
     fn read_object(&self, body: &[u8]) -> Result<Value, Status> {
-        let object: Value = serde_json::from_slice(body)
-            .map_err(|error| self.unrecognized(format!("couldn't get version/kind; json parse error: {error}")))?;
+        let object = self.decode(body)?;
         if !object.is_object() {
             return Err(self.unrecognized("couldn't get version/kind; json parse error: it is no object"));
         }
-        let own = api_version(&self.kind.group, &self.request.version);
-        let (version, kind) = match self.request.subresource.as_str() {
-            "scale" => ("autoscaling/v1", "Scale"),
-            _ => (own.as_str(), self.kind.kind.as_str()),
-        };
+        let (version, kind) = self.body_type();
+        let version = version.as_str();
         let text = |field: &str| object[field].as_str().unwrap_or_default();
         let (sent_version, sent_kind) = (text("apiVersion"), text("kind"));
         if self.kind.custom && sent_kind.is_empty() {
@@ -703,8 +730,7 @@ impl Call<'_> {
             Value::Null
         } else {
             check_content_type(&self.request.content_type)?;
-            serde_json::from_slice(body)
-                .map_err(|error| Status::bad_request(format!("couldn't get version/kind; json parse error: {error}")))?
+            read_delete_options(&self.request.content_type, body).map_err(Status::bad_request)?
         };
         let precondition = |name: &str| sent["preconditions"][name].as_str().map(str::to_owned);
         Ok(DeleteOptions {
@@ -718,10 +744,21 @@ impl Call<'_> {
     }
 }
 
-/// Bodies are JSON, also where no type is given.
+fn read_delete_options(content_type: &str, body: &[u8]) -> Result<Value, String> {
+    if !protobuf::is_media_type(content_type) {
+        return serde_json::from_slice(body)
+            .map_err(|error| format!("couldn't get version/kind; json parse error: {error}"));
+    }
+    protobuf::read(body, ("meta.k8s.io/v1", "DeleteOptions")).map_err(|unreadable| match unreadable {
+        Unreadable::Envelope(why) | Unreadable::Object { why, .. } => why,
+    })
+}
+
+/// Bodies are JSON, also where no type is given, or protobuf.
 fn check_content_type(content_type: &str) -> Result<(), Status> {
     match content_type.split(';').next().unwrap_or_default().trim() {
         "" | JSON => Ok(()),
+        _ if protobuf::is_media_type(content_type) => Ok(()),
         _ => Err(Status::unsupported_media_type(MEDIA_TYPES)),
     }
 }

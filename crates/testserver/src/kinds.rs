@@ -433,6 +433,17 @@ fn built_in() -> Vec<Kind> {
         ("v1", "ReplicationController", "replicationcontrollers", "rc", workload),
         ("v1", "ResourceQuota", "resourcequotas", "quota", returned_status),
         ("v1", "Namespace", "namespaces", "ns", cluster_status),
+        ("v1", "Node", "nodes", "no", cluster_status),
+        (
+            "v1",
+            "PersistentVolume",
+            "persistentvolumes",
+            "pv",
+            Traits {
+                cluster: true,
+                ..returned_status
+            },
+        ),
         ("v1", "ServiceAccount", "serviceaccounts", "sa", returned),
         ("v1", "Endpoints", "endpoints", "ep", plain),
         ("v1", "LimitRange", "limitranges", "limits", plain),
@@ -471,6 +482,16 @@ fn built_in() -> Vec<Kind> {
             Traits {
                 generation: true,
                 ..cluster
+            },
+        ),
+        (
+            "storage.k8s.io/v1",
+            "StorageClass",
+            "storageclasses",
+            "sc",
+            Traits {
+                cluster: true,
+                ..returned
             },
         ),
         (

@@ -36,6 +36,8 @@ mod names;
 mod object;
 mod openapi;
 mod patch;
+mod pod_update;
+mod protobuf;
 mod quota_plugin;
 mod random;
 mod render;

@@ -82,6 +82,11 @@ pub(crate) fn default_on_create(resource: &str, object: &mut Value) {
         "pods" | "persistentvolumeclaims" if absent(object, "phase") => {
             set(object, "status", "phase", "Pending".into());
         }
+        "persistentvolumes" if absent(object, "phase") => {
+            let now = object["metadata"]["creationTimestamp"].clone();
+            set(object, "status", "phase", "Pending".into());
+            set(object, "status", "lastPhaseTransitionTime", now);
+        }
         "namespaces" => {
             let name = meta(object, "name").to_owned();
             let mut labels = object["metadata"]["labels"].clone();

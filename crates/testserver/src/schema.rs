@@ -131,7 +131,7 @@ struct Schemas {
 
 impl Schemas {
     fn built_in() -> Self {
-        use k8s_openapi::api::{apps, batch, coordination, core, networking, resource, scheduling};
+        use k8s_openapi::api::{apps, batch, coordination, core, networking, resource, scheduling, storage};
         use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
         use k8s_openapi::kube_aggregator::pkg::apis::apiregistration;
 
@@ -149,6 +149,8 @@ impl Schemas {
             core::v1::ReplicationController,
             core::v1::ResourceQuota,
             core::v1::Namespace,
+            core::v1::Node,
+            core::v1::PersistentVolume,
             core::v1::ServiceAccount,
             core::v1::Endpoints,
             core::v1::LimitRange,
@@ -165,6 +167,7 @@ impl Schemas {
             coordination::v1::Lease,
             networking::v1::Ingress,
             scheduling::v1::PriorityClass,
+            storage::v1::StorageClass,
             apiextensions::v1::CustomResourceDefinition,
             apiregistration::v1::APIService,
         );

@@ -14,6 +14,7 @@ use crate::defaults;
 use crate::kinds::{GroupResource, Kind, Kinds};
 use crate::names;
 use crate::object;
+use crate::pod_update;
 use crate::random::Random;
 use crate::selector::Selector;
 use crate::status::Status;
@@ -58,6 +59,8 @@ pub(crate) struct Event {
 pub(crate) enum Part {
     Main,
     Status,
+    /// What containers are given, of a pod.
+    Resources,
     /// Everything, for tests only.
     Whole,
 }
@@ -375,12 +378,12 @@ impl Store {
             return Err(Status::conflict_because(&resource, &key.name, why));
         }
         if part == Part::Status {
-            wanted = with_status_of(&current, &wanted, kind.custom);
-        } else if part == Part::Main && kind.has_subresource("status") {
+            wanted = with_status_of(kind, &current, &wanted);
+        } else if part != Part::Whole && kind.has_subresource("status") {
             object::set_top(&mut wanted, "status", current.get("status").cloned());
         }
         keep_server_fields(&current, &mut wanted);
-        if part == Part::Main && !kind.custom {
+        if matches!(part, Part::Main | Part::Resources) && !kind.custom {
             // An object that a test put in as it is stays without defaults.
             let mut complete = (*current).clone();
             defaults::apply(&resource.to_string(), &mut complete);
@@ -396,6 +399,12 @@ impl Store {
             object::set_meta(&mut wanted, "generation", generation.into());
         }
         check_quota(kind, &key.name, &wanted)?;
+        if part == Part::Main && is_pod(kind) {
+            let causes = pod_update::forbidden(&current["spec"], &wanted["spec"]);
+            if !causes.is_empty() {
+                return Err(Status::invalid("Pod", &key.name, &causes));
+            }
+        }
         if dry_run {
             return Ok(Arc::new(wanted));
         }
@@ -635,11 +644,20 @@ fn check_quota(kind: &Kind, name: &str, object: &Value) -> Result<(), Status> {
 }
 
 /// What a status write leaves: the status of one object and the rest of another. Built-in kinds take metadata too.
-fn with_status_of(current: &Value, wanted: &Value, custom: bool) -> Value {
+fn with_status_of(kind: &Kind, current: &Value, wanted: &Value) -> Value {
     let mut merged = current.clone();
     object::set_top(&mut merged, "status", wanted.get("status").cloned());
-    if !custom {
+    if !kind.custom {
         object::set_top(&mut merged, "metadata", wanted.get("metadata").cloned());
+    }
+    if is_pod(kind) {
+        // Kubelets of old are not trusted with these.
+        object::set_meta(
+            &mut merged,
+            "ownerReferences",
+            current["metadata"]["ownerReferences"].clone(),
+        );
+        object::set(&mut merged, "status", "qosClass", current["status"]["qosClass"].clone());
     }
     merged
 }

@@ -9,6 +9,7 @@ pub mod configuration;
 pub mod files;
 pub mod json;
 pub mod protobuf;
+pub mod review;
 mod shape;
 pub mod status;
 mod yaml;

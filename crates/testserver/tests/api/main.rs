@@ -12,5 +12,7 @@ mod kubectl;
 mod lists;
 mod namespaces;
 mod objects;
+#[cfg(test)]
+mod protobuf;
 mod refusals;
 mod watches;

@@ -30,40 +30,56 @@ pub enum DecodeError {
 
 /// The value of a field, as far as the encoding tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value<'a> {
+pub enum Value<'a> {
+    /// A number of any size, as its bits: negative ones take all 64.
     Number(u64),
+    /// A number of eight bytes, as its bits: those of an `f64`, say.
+    Fixed64(u64),
+    /// A text, bytes, or a message.
     Bytes(&'a [u8]),
-    /// Fixed-size numbers and groups, which nothing read here has.
+    /// Numbers of four bytes and groups, which no message of Kubernetes has.
     Other,
 }
 
 impl<'a> Value<'a> {
-    pub(super) fn number(self) -> Result<u64, DecodeError> {
+    /// The number that it has to be.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn number(self) -> Result<u64, DecodeError> {
         match self {
             Value::Number(number) => Ok(number),
-            Value::Bytes(_) | Value::Other => Err(DecodeError::Mistyped("a number")),
+            Value::Bytes(_) | Value::Fixed64(_) | Value::Other => Err(DecodeError::Mistyped("a number")),
         }
     }
 
-    pub(super) fn bytes(self) -> Result<&'a [u8], DecodeError> {
+    /// The bytes that it has to be.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn bytes(self) -> Result<&'a [u8], DecodeError> {
         match self {
             Value::Bytes(bytes) => Ok(bytes),
-            Value::Number(_) | Value::Other => Err(DecodeError::Mistyped("text or a message")),
+            Value::Number(_) | Value::Fixed64(_) | Value::Other => Err(DecodeError::Mistyped("text or a message")),
         }
     }
 }
 
 /// The fields of a message, in their order, with their numbers. The first error is the last item.
 #[derive(Clone, Debug)]
-pub(super) struct Fields<'a>(&'a [u8]);
+pub struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(message: &'a [u8]) -> Self {
+    /// Those of a message.
+    pub fn new(message: &'a [u8]) -> Self {
         Fields(message)
     }
 
     /// The value of a field that is there once; of several the last one counts.
-    pub(super) fn last(self, wanted: u32) -> Result<Option<Value<'a>>, DecodeError> {
+    ///
+    /// # Errors
+    /// Bytes that are no message.
+    pub fn last(self, wanted: u32) -> Result<Option<Value<'a>>, DecodeError> {
         let mut last = None;
         for field in self {
             let (number, value) = field?;
@@ -96,6 +112,12 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
+    fn fixed64(&mut self) -> Result<u64, DecodeError> {
+        let (bytes, rest) = self.0.split_first_chunk().ok_or(DecodeError::Truncated)?;
+        self.0 = rest;
+        Ok(u64::from_le_bytes(*bytes))
+    }
+
     /// A field's number, and how its value is encoded.
     fn key(&mut self) -> Result<(u32, u8), DecodeError> {
         const MOST: u64 = (1 << 29) - 1;
@@ -110,7 +132,7 @@ impl<'a> Fields<'a> {
     fn value(&mut self, number: u32, wire_type: u8) -> Result<Value<'a>, DecodeError> {
         Ok(match wire_type {
             0 => Value::Number(self.varint()?),
-            1 => self.take(8).map(|_| Value::Other)?,
+            1 => Value::Fixed64(self.fixed64()?),
             2 => {
                 let length = self.varint()?;
                 Value::Bytes(self.take(length)?)
@@ -183,7 +205,11 @@ mod tests {
             (b"\xa2\x06\x01a", &[(100, Value::Bytes(b"a"))], None),
             (
                 b"\x0912345678\x0d1234\x08\x00",
-                &[(1, Value::Other), (1, Value::Other), (1, Value::Number(0))],
+                &[
+                    (1, Value::Fixed64(u64::from_le_bytes(*b"12345678"))),
+                    (1, Value::Other),
+                    (1, Value::Number(0)),
+                ],
                 None,
             ),
             // A group with a number, a text and another group in it.

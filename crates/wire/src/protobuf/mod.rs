@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde::de::DeserializeSeed;
 
 use self::de::{Failure, Strictness};
-pub use self::fields::DecodeError;
+pub use self::fields::{DecodeError, Fields, Value};
 use crate::answer::{ListMetadata, ListPage, WatchEvent, WireError};
 use crate::shape::Encoded;
 pub use crate::shape::{MetadataOnly, Plain, Quotas, Shape};
