@@ -12,7 +12,7 @@ use hashbrown::{HashMap, HashSet};
 use jiff::Timestamp;
 use kubequota_quantity::Quantity;
 
-use crate::evaluator::{COUNT_PREFIX, Evaluator, GroupResource};
+use crate::evaluator::{Evaluator, GroupResource};
 use crate::evaluators::is_extended_request;
 use crate::inventory::{Inventory, Outcome};
 use crate::ledger::{Drift, Seen};
@@ -389,8 +389,9 @@ impl Accounts {
             let names = account.quota.spec.hard.names();
             names.filter(|name| !account.feed.tracks(name.as_str()))
         });
-        let counted = unfed.filter_map(|name| name.as_str().strip_prefix(COUNT_PREFIX));
-        counted.map(GroupResource::parse).collect()
+        unfed
+            .filter_map(|name| GroupResource::counted_under(name.as_str()))
+            .collect()
     }
 
     /// Whether some quota has a name that device classes decide about.
@@ -671,8 +672,7 @@ impl Accounts {
     fn learn_kinds(&mut self, names: &[ResourceName]) {
         let counted = names
             .iter()
-            .filter_map(|name| name.as_str().strip_prefix(COUNT_PREFIX))
-            .map(GroupResource::parse);
+            .filter_map(|name| GroupResource::counted_under(name.as_str()));
         let served = |kind: &GroupResource| self.served.as_ref()?.serves(kind);
         let counted: Vec<GroupResource> = counted.filter(|kind| served(kind) == Some(true)).collect();
         for kind in counted {
@@ -1034,7 +1034,7 @@ impl Accounts {
         let listed: Vec<(ResourceName, Tick, bool)> = names.filter_map(listed).collect();
         // Growth that was never charged need not be in the `used` that was found: it must not pass for what was.
         let uncharged = if listed.iter().any(|(.., resolves)| *resolves) {
-            self.growth_by_status(account)
+            self.growth_uncharged(account)
         } else {
             ResourceList::new()
         };
@@ -1053,8 +1053,9 @@ impl Accounts {
         self.dirty.insert(key.clone());
     }
 
-    /// What of a quota's use follows from objects' status alone.
-    fn growth_by_status(&self, account: &Account) -> ResourceList {
+    /// What of a quota's use admission need not have charged: what follows from objects' status alone, and what is left of pods' claims
+    /// under the names of pods.
+    fn growth_uncharged(&self, account: &Account) -> ResourceList {
         let mut growth = ResourceList::new();
         let (ledger, namespace) = (self.inventory.ledger(), &account.quota.key.namespace);
         for kind in account.feed.kinds() {
@@ -1279,7 +1280,8 @@ impl Accounts {
         });
     }
 
-    /// A planned write was sent.
+    /// A planned write was sent. One is under way under a quota's name at a time: the next plan under it, be it of a quota made anew, is to
+    /// be carried out only once this write was answered.
     pub fn write_sent(&mut self, write: StatusWrite, now: Tick) {
         let interval = self.settings.write_interval;
         let Some(account) = self.account_mut(&write.quota) else {
@@ -1319,6 +1321,13 @@ impl Accounts {
                 }
                 // The same revision: the server found nothing to change.
                 if Revision::parse(&resource_version) >= Revision::parse(&account.quota.resource_version) {
+                    // What was found while the write was under way was found without it.
+                    for (name, pending) in &mut account.names {
+                        let (before, after) = (account.quota.status.used(name.as_str()), write.used.get(name.as_str()));
+                        if pending.unresolved_since().is_some() && before != after {
+                            pending.find_again(after, now);
+                        }
+                    }
                     account.quota.resource_version = resource_version;
                     account.quota.status.hard = Some(write.hard);
                     account.quota.status.used = Some(write.used);

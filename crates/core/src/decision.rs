@@ -37,7 +37,7 @@ pub struct Review<'a> {
     pub dry_run: bool,
 }
 
-impl Review<'_> {
+impl<'a> Review<'a> {
     /// The whole message of a refusal, as Kubernetes' clients know it: `pods "p" is forbidden: REASON`.
     #[must_use]
     pub fn message(&self, kind: &GroupResource, refusal: &Refusal) -> String {
@@ -46,7 +46,7 @@ impl Review<'_> {
 
     /// What messages call the object: its name in the request or in the object, or the prefix of the name to be made.
     #[must_use]
-    pub fn display_name(&self) -> &str {
+    pub fn display_name(&self) -> &'a str {
         let metadata = &self.object.metadata;
         [self.name, &metadata.name, &metadata.generate_name]
             .into_iter()
@@ -171,6 +171,24 @@ pub enum Refusal {
         /// What is allowed of these.
         limited: ResourceList,
     },
+}
+
+impl Refusal {
+    /// The quota that refuses; `None` where it is not one alone.
+    #[must_use]
+    pub fn quota(&self) -> Option<&str> {
+        match self {
+            Refusal::Selector { quota, .. }
+            | Refusal::Constraint { quota, .. }
+            | Refusal::StatusUnknown { quota, .. }
+            | Refusal::Exceeded { quota, .. } => Some(quota),
+            Refusal::Unreadable(_)
+            | Refusal::Negative(_)
+            | Refusal::NoPriorVersion
+            | Refusal::Uncovered(_)
+            | Refusal::UncoveredScopes(_) => None,
+        }
+    }
 }
 
 /// A text as Go's `%q` quotes it. Names come here before they are validated.

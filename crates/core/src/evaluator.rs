@@ -45,6 +45,12 @@ impl GroupResource {
         GroupResource::new(group, resource)
     }
 
+    /// The kind whose objects are counted under `name`, where that begins with [`COUNT_PREFIX`].
+    #[must_use]
+    pub fn counted_under(name: &str) -> Option<Self> {
+        name.strip_prefix(COUNT_PREFIX).map(GroupResource::parse)
+    }
+
     /// The name under which a quota counts these objects: `count/RESOURCE` or `count/RESOURCE.GROUP`.
     #[must_use]
     pub fn count_name(&self) -> ResourceName {
@@ -203,6 +209,12 @@ pub trait Evaluator: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// The requests that admission may charge: operation, and subresource (empty for the object itself). No other is ever
+    /// [handled](Evaluator::handles), so no other need be reviewed.
+    fn reviewed(&self) -> &'static [(Operation, &'static str)];
+
     /// Whether admission charges this request (upstream's `Handles`).
-    fn handles(&self, request: &Request<'_>) -> bool;
+    fn handles(&self, request: &Request<'_>) -> bool {
+        self.reviewed().contains(&(request.operation, request.subresource))
+    }
 }

@@ -197,6 +197,14 @@ impl Inventory {
         }
     }
 
+    /// An inventory with these device classes and no objects.
+    #[must_use]
+    pub fn without_objects(&self) -> Self {
+        let mut bare = Inventory::new();
+        bare.claims.classes.clone_from(&self.claims.classes);
+        bare
+    }
+
     /// The evaluators.
     #[must_use]
     pub fn registry(&self) -> &Registry {
@@ -241,14 +249,19 @@ impl Inventory {
 
     fn assess(&self, kind: KindId, metadata: &Metadata, view: &View, now: Timestamp) -> Result<Assessment, FieldError> {
         let surroundings = self.surroundings();
-        self.registry.evaluator(kind).assess(
-            metadata,
-            view,
-            &Context {
-                now,
-                lookups: &surroundings,
-            },
-        )
+        let context = Context {
+            now,
+            lookups: &surroundings,
+        };
+        let mut assessment = self.registry.evaluator(kind).assess(metadata, view, &context)?;
+        if kind == self.claim && owning_pod(metadata).is_some() {
+            // What is left of a claim under the names of pods depends on whether its pod has been seen yet, is still there, and counts.
+            // Admission may have charged the pod instead, so this growth must not use up a pending charge.
+            let pod = self.registry.evaluator(self.pod);
+            let charge = &mut assessment.charge;
+            charge.spec_usage = Some(charge.usage.mask(|name| !pod.tracks(name.as_str(), &surroundings)));
+        }
+        Ok(assessment)
     }
 
     /// An object is there, as this says.
@@ -573,6 +586,36 @@ mod tests {
             let delta = outcome.deltas.iter().rfind(gpus).unwrap();
             assert!(delta.1.asked.is_zero(), "{event:?}: {delta:?}");
             assert_eq!(inventory.ledger.recount(&QuotaKey::new("ns", "q")), None);
+        }
+    }
+
+    /// Watches come separately: a claim may be seen before its pod, or after the pod has ended or gone. Whichever comes first, what was
+    /// charged for the pod is not used up twice.
+    #[test]
+    fn a_pods_claim_uses_up_no_charge_under_the_pods_names() {
+        let claims = [
+            // The claim, its pod, and what of example.com/gpu and of the class's devices counts as charged with the claim.
+            (owned(claim("c", 3), "p", EARLY), None, (0, 3)),
+            (owned(claim("c", 3), "p", EARLY), Some(pod("p", 1)), (0, 3)),
+            (owned(claim("c", 3), "p", EARLY), Some(pod("other", 1)), (0, 3)),
+            (claim("c", 3), None, (3, 3)),
+            (claim("c", 3), Some(pod("p", 1)), (3, 3)),
+        ];
+        for (claim, pod, expected) in claims {
+            let mut inventory = inventory();
+            if let Some(pod) = &pod {
+                inventory.see(&POD(), pod, second(0));
+            }
+            let outcome = inventory.see(&CLAIM(), &claim, second(0));
+            let asked = |name: &str| {
+                let delta = outcome.deltas.iter().find(|(_, delta)| delta.name.as_str() == name);
+                delta.map_or(0, |(_, delta)| delta.asked.units().unwrap())
+            };
+            let asked = (
+                asked("requests.example.com/gpu"),
+                asked("gpu.deviceclass.resource.k8s.io/devices"),
+            );
+            assert_eq!(asked, expected, "{claim} after {pod:?}");
         }
     }
 

@@ -187,9 +187,7 @@ impl Pending {
             return;
         }
         let young = self.young(sent_at, grace);
-        if self.amount > young {
-            self.amount = young;
-        }
+        self.amount = std::mem::take(&mut self.amount).min(young);
         while self.raises.front().is_some_and(|(seen, _)| *seen + grace <= sent_at) {
             self.raises.pop_front();
         }
@@ -626,6 +624,7 @@ mod tests {
         // Two: what is left may be the young one.
         name.grow(1, 4_500);
         assert_eq!(name.evidence(5_000), Evidence::NeededAt(at(13_000)));
+        assert_eq!(name.evidence(11_000), Evidence::NeededAt(at(13_000)));
         name.grow(1, 4_600);
         assert_eq!(name.evidence(5_000), Evidence::NotNeeded);
         name.grow(1, 4_700);

@@ -210,6 +210,8 @@ mod tests {
             let kind = GroupResource::parse(text);
             assert_eq!(kind, GroupResource::new(group, resource));
             assert_eq!((kind.to_string(), kind.count_name().as_str()), (text.to_owned(), count));
+            assert_eq!(GroupResource::counted_under(count), Some(kind));
+            assert_eq!(GroupResource::counted_under(text), None);
         }
     }
 

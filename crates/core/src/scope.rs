@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::evaluator::GroupResource;
+
 /// What of an object a scope can look at. It is kept with the object's charge, so that a quota's scopes can be changed without
 /// reading the objects again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -53,6 +55,23 @@ pub enum Scope {
     VolumeAttributesClass,
     /// A name this version does not know: it matches nothing.
     Unknown(String),
+}
+
+impl Scope {
+    /// The kind whose objects the scope selects among; `None` for a name that this version does not know.
+    #[must_use]
+    pub fn kind(&self) -> Option<GroupResource> {
+        match self {
+            Scope::Terminating
+            | Scope::NotTerminating
+            | Scope::BestEffort
+            | Scope::NotBestEffort
+            | Scope::PriorityClass
+            | Scope::CrossNamespacePodAffinity => Some(GroupResource::core("pods")),
+            Scope::VolumeAttributesClass => Some(GroupResource::core("persistentvolumeclaims")),
+            Scope::Unknown(_) => None,
+        }
+    }
 }
 
 impl From<&str> for Scope {
@@ -324,6 +343,29 @@ mod tests {
         "VolumeAttributesClass",
         "Nonsense",
     ];
+
+    #[test]
+    fn scopes_select_among_one_kind() {
+        let pods = [true, false].map(|yes| {
+            pod(PodFacts {
+                terminating: yes,
+                best_effort: yes,
+                priority_class: yes.then(|| "hi".into()),
+                cross_namespace_affinity: yes,
+            })
+        });
+        for name in SCOPES {
+            let scope = Scope::from(name);
+            let (kind, listed) = (scope.kind().map(|kind| kind.to_string()), Requirement::listed(scope));
+            let matches = |facts: &[ScopeFacts]| facts.iter().any(|facts| listed.matches(facts));
+            assert_eq!(matches(&pods), kind.as_deref() == Some("pods"), "{name}");
+            assert_eq!(
+                matches(&[claim(&["a"])]),
+                kind.as_deref() == Some("persistentvolumeclaims"),
+                "{name}"
+            );
+        }
+    }
 
     #[test]
     fn listed_scopes() {

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::evaluators::View;
-use crate::object::Metadata;
+use crate::object::{Metadata, OwnerReference};
 use crate::quota::{QuotaStatus, QuotaView};
 use crate::scope::{Operator, Requirement, Scope, Selector};
 
@@ -440,6 +440,16 @@ fn a_new_quota_waits_for_the_first_list_of_its_kinds() {
     assert_eq!(world.used(), "pods=1,requests.cpu=2");
     assert!(!world.accounts.is_missing_usage(&key("a")));
     assert_eq!(world.plan(), Plan::default());
+    // So it is where only one of the two is missing: the limits, or a figure.
+    world.edit("a", |quota| {
+        quota.status.hard = None;
+    });
+    assert!(world.accounts.is_missing_usage(&key("a")));
+    world.sync();
+    world.edit("a", |quota| {
+        quota.status.used = Some(list("pods=1"));
+    });
+    assert!(world.accounts.is_missing_usage(&key("a")));
 }
 
 #[test]
@@ -818,6 +828,32 @@ fn own_raises_are_not_taken_for_admissions() {
     world.delete(PODS, "p");
     world.pass_millis(20);
     assert_eq!(world.wanted(), "pods=1");
+}
+
+/// A name is found anew while the write is under way that gives its first figure, and admission raises that.
+#[test]
+fn what_is_found_during_a_write_is_found_with_what_it_wrote() {
+    let mut world = World::new();
+    world.discovered(&ALL, &[]);
+    world.put(quota("a", "pods=10"));
+    world.store(PODS, pod("p", ""));
+    world.list_needed();
+    let write = world.send_write();
+    assert_eq!(write.used, list("pods=1"));
+    world.apply(PODS, spoiled(pod("x", "")));
+    world.delete(PODS, "x");
+    world.take_write(&write);
+    let landed = world.landed();
+    let mut raised = world.quotas[&key("a")].clone();
+    raised.status.used = Some(list("pods=2"));
+    world.put(raised);
+    world.answer_write(landed);
+    world.pass_millis(20);
+    world.sync();
+    assert_eq!(world.used(), "pods=2", "it is still in flight");
+    world.pass(PAST_GRACE);
+    world.sync();
+    assert_eq!(world.used(), "pods=1");
 }
 
 #[test]
@@ -1279,8 +1315,11 @@ fn a_kind_never_served_leaves_the_last_figure() {
     world.list_needed();
     world.sync();
     assert_eq!(world.used(), "count/things.example.com=7,pods=0");
+    let things = GroupResource::new("example.com", "things");
+    assert_eq!(world.accounts.unknown_kinds(), BTreeSet::from([things]));
     // Once it is served it is counted.
     world.discovered(&[PODS, "things.example.com"], &[]);
+    assert_eq!(world.accounts.unknown_kinds(), BTreeSet::new());
     world.list_needed();
     world.pass(PAST_GRACE);
     world.sync();
@@ -1347,6 +1386,37 @@ fn a_name_that_two_kinds_feed_needs_both_lists() {
     world.send_list(PODS);
     world.answer_list(PODS);
     assert_eq!(world.wanted(), "pods=0,requests.example.com/gpu=2");
+}
+
+#[test]
+fn a_claim_seen_before_its_pod_hides_no_raise() {
+    let mut world = with_device_classes();
+    list_classes(&mut world, &[("gpu", Some("example.com/gpu"))]);
+    world.list_needed();
+    world.sync();
+    assert_eq!(world.used(), "pods=0,requests.example.com/gpu=2");
+    // A pod is admitted, and its claim, which costs nothing more; then another pod, still on its way.
+    world.change_used("requests.example.com/gpu", 1);
+    let view = json!({"spec": {"containers": [{"resources": {"requests": {"example.com/gpu": 1}}}]}});
+    let pod = Object {
+        view: Ok(View::Pod(serde_json::from_value(view).unwrap())),
+        ..counted("p")
+    };
+    let mut claim = claim("p-claim", "gpu", 1);
+    claim.metadata.annotations.extended_resource_claim = Some("true".to_owned());
+    claim.metadata.owner_references = vec![OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        name: "p".to_owned(),
+        uid: "p".to_owned(),
+        controller: Some(true),
+    }];
+    let (pod, claim) = (world.store(PODS, pod), world.store(CLAIMS, claim));
+    world.change_used("requests.example.com/gpu", 5);
+    world.see(CLAIMS, &claim);
+    world.see(PODS, &pod);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.wanted(), "pods=1,requests.example.com/gpu=8");
 }
 
 #[test]

@@ -685,6 +685,43 @@ fn an_object_that_says_no_namespace_is_in_that_of_the_request() {
 }
 
 #[test]
+fn a_refusal_names_its_quota_where_it_is_one() {
+    let (quota, error) = ("q".to_owned(), Selector::default());
+    let table = [
+        (
+            Refusal::Constraint {
+                quota: quota.clone(),
+                reason: String::new(),
+            },
+            Some("q"),
+        ),
+        (
+            Refusal::StatusUnknown {
+                quota: quota.clone(),
+                names: Vec::new(),
+            },
+            Some("q"),
+        ),
+        (
+            Refusal::Exceeded {
+                quota,
+                requested: ResourceList::new(),
+                used: ResourceList::new(),
+                limited: ResourceList::new(),
+            },
+            Some("q"),
+        ),
+        (Refusal::Negative(Vec::new()), None),
+        (Refusal::NoPriorVersion, None),
+        (Refusal::Uncovered(Vec::new()), None),
+        (Refusal::UncoveredScopes(error.requirements().to_vec()), None),
+    ];
+    for (refusal, expected) in table {
+        assert_eq!(refusal.quota(), expected, "{refusal:?}");
+    }
+}
+
+#[test]
 fn messages() {
     let table = [
         (

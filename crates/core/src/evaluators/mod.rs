@@ -274,7 +274,8 @@ pub(crate) mod testing {
         }
     }
 
-    /// Asserts that exactly these pairs of operation and subresource are handled, whatever the objects.
+    /// Asserts that exactly these pairs of operation and subresource are handled where no object can be read, and that none is ever
+    /// handled that is not reviewed.
     pub(crate) fn check_handled(evaluator: &dyn Evaluator, handled: &[(Operation, &str)]) {
         for operation in [
             Operation::Create,
@@ -291,6 +292,17 @@ pub(crate) mod testing {
                 };
                 let expected = handled.contains(&(operation, subresource));
                 assert_eq!(evaluator.handles(&request), expected, "{operation:?} {subresource:?}");
+                let charge = Charge::default();
+                let with_objects = Request {
+                    new: matches!(operation, Operation::Create | Operation::Update).then_some(&charge),
+                    old: matches!(operation, Operation::Update | Operation::Delete).then_some(&charge),
+                    ..request
+                };
+                let reviewed = evaluator.reviewed().contains(&(operation, subresource));
+                assert!(
+                    reviewed || !expected && !evaluator.handles(&with_objects),
+                    "{with_objects:?}"
+                );
             }
         }
     }

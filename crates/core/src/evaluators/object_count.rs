@@ -3,7 +3,7 @@
 //! Follows `k8s.io/apiserver/pkg/quota/v1/generic/evaluator.go` (v1.37). These objects match no scope.
 
 use super::{View, ViewKind, one};
-use crate::evaluator::{Assessment, Charge, Context, Evaluator, GroupResource, Lookups, Operation, Request};
+use crate::evaluator::{Assessment, Charge, Context, Evaluator, GroupResource, Lookups, Operation};
 use crate::object::{FieldError, Metadata};
 use crate::resource_list::ResourceName;
 
@@ -53,8 +53,8 @@ impl Evaluator for ObjectCountEvaluator {
         .into())
     }
 
-    fn handles(&self, request: &Request<'_>) -> bool {
-        request.subresource.is_empty() && request.operation == Operation::Create
+    fn reviewed(&self) -> &'static [(Operation, &'static str)] {
+        &[(Operation::Create, "")]
     }
 }
 

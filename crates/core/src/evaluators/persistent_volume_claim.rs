@@ -165,6 +165,14 @@ impl Evaluator for PersistentVolumeClaimEvaluator {
         .into())
     }
 
+    fn reviewed(&self) -> &'static [(Operation, &'static str)] {
+        &[
+            (Operation::Create, ""),
+            (Operation::Update, ""),
+            (Operation::Update, "status"),
+        ]
+    }
+
     fn handles(&self, request: &Request<'_>) -> bool {
         match request.subresource {
             "" => matches!(request.operation, Operation::Create | Operation::Update),
@@ -378,7 +386,10 @@ mod tests {
     #[test]
     fn handles_updates_of_status_too() {
         // Without both objects a status can't be judged.
-        check_handled(&evaluator(), &[(Operation::Create, ""), (Operation::Update, "")]);
+        let of_the_object = [(Operation::Create, ""), (Operation::Update, "")];
+        check_handled(&evaluator(), &of_the_object);
+        let (of_the_status, reviewed) = ((Operation::Update, "status"), evaluator().reviewed());
+        assert_eq!(reviewed, [of_the_object[0], of_the_object[1], of_the_status]);
         let charge = charge(&evaluator(), &json!({}));
         for (new, old) in [(true, true), (true, false), (false, true), (false, false)] {
             let request = Request {

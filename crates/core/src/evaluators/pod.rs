@@ -646,6 +646,14 @@ impl Evaluator for PodEvaluator {
         Err(format!("must specify {}", missing.collect::<Vec<_>>().join("; ")))
     }
 
+    fn reviewed(&self) -> &'static [(Operation, &'static str)] {
+        &[
+            (Operation::Create, ""),
+            (Operation::Update, ""),
+            (Operation::Update, "resize"),
+        ]
+    }
+
     fn handles(&self, request: &Request<'_>) -> bool {
         match (request.subresource, request.operation) {
             ("", Operation::Create) | ("resize", Operation::Update) => true,
@@ -1339,6 +1347,10 @@ mod tests {
         use Operation::{Create, Update};
         // Without objects that can be read an update can't be judged.
         check_handled(&PodEvaluator::default(), &[(Create, ""), (Update, "resize")]);
+        assert_eq!(
+            PodEvaluator::default().reviewed(),
+            [(Create, ""), (Update, ""), (Update, "resize")]
+        );
 
         let with = |deadline: Value| pod("").spec("activeDeadlineSeconds", deadline).charge();
         let (none, one, two, negative) = (with(json!(null)), with(json!(1)), with(json!(2)), with(json!(-1)));

@@ -6,7 +6,7 @@ use kubequota_quantity::Quantity;
 use serde::Deserialize;
 
 use super::{View, ViewKind, one, wrong_view};
-use crate::evaluator::{Assessment, Charge, Context, Evaluator, GroupResource, Lookups, Operation, Request};
+use crate::evaluator::{Assessment, Charge, Context, Evaluator, GroupResource, Lookups, Operation};
 use crate::object::{FieldError, Metadata, or_default};
 use crate::resource_list::ResourceName;
 
@@ -99,8 +99,8 @@ impl Evaluator for ServiceEvaluator {
         .into())
     }
 
-    fn handles(&self, request: &Request<'_>) -> bool {
-        request.subresource.is_empty() && matches!(request.operation, Operation::Create | Operation::Update)
+    fn reviewed(&self) -> &'static [(Operation, &'static str)] {
+        &[(Operation::Create, ""), (Operation::Update, "")]
     }
 }
 
