@@ -8,6 +8,8 @@ mod controller;
 mod demo;
 mod input;
 mod output;
+mod process;
+mod webhook;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -28,6 +30,8 @@ enum Command {
     Controller(controller::Args),
     #[cfg(feature = "demo")]
     Demo(demo::Args),
+    Run(webhook::RunArgs),
+    Webhook(webhook::Args),
 }
 
 fn run(command: Command) -> Result<ExitCode, output::OutputError> {
@@ -36,6 +40,8 @@ fn run(command: Command) -> Result<ExitCode, output::OutputError> {
         Command::Controller(args) => Ok(controller::run(&args)),
         #[cfg(feature = "demo")]
         Command::Demo(args) => Ok(demo::run(&args)),
+        Command::Run(args) => Ok(webhook::run_both(&args)),
+        Command::Webhook(args) => Ok(webhook::run(&args)),
     }
 }
 

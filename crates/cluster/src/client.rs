@@ -19,6 +19,7 @@ use tower::{BoxError, Layer, Service};
 use crate::clock::ServerClock;
 use crate::error::{ApiError, Call, chain};
 use crate::limit::Limiter;
+use crate::reach::Reach;
 
 /// How to reach a server, and how hard to ask it.
 #[derive(Clone, Debug)]
@@ -98,6 +99,7 @@ pub struct Cluster {
     client: kube::Client,
     limiter: Arc<Limiter>,
     clock: Arc<ServerClock>,
+    reach: Arc<Reach>,
     request_timeout: Duration,
 }
 
@@ -171,6 +173,7 @@ impl Cluster {
             client,
             limiter: Arc::new(Limiter::new(options.qps, options.burst)),
             clock: Arc::default(),
+            reach: Arc::default(),
             request_timeout: options.request_timeout,
         }
     }
@@ -185,10 +188,41 @@ impl Cluster {
         }
     }
 
+    /// The same server without a rate limit, for requests whose turn was waited for.
+    #[must_use]
+    pub fn without_rate(&self) -> Self {
+        self.with_own_rate(0.0, 1)
+    }
+
+    /// Waits for a turn under the rate limit. Who sends what grows old waits first, works it out then, and sends it
+    /// [without a further wait](Cluster::without_rate).
+    pub async fn turn(&self) {
+        self.limiter.turn().await;
+    }
+
     /// The server's time.
     #[must_use]
     pub fn clock(&self) -> &Arc<ServerClock> {
         &self.clock
+    }
+
+    /// Whether a line in the log says already what this error does: that the server is away.
+    #[must_use]
+    pub fn is_told(&self, error: &ApiError) -> bool {
+        matches!(error, ApiError::Unreachable { .. }) && self.reach.is_away()
+    }
+
+    /// The server has answered, whatever it said. The head of an answer alone proves nothing: a proxy may send it before it finds its
+    /// server gone.
+    pub(crate) fn answered(&self) {
+        self.reach.answered();
+    }
+
+    /// There was no answer, or it broke off before it said anything.
+    pub(crate) fn broke_off(&self, error: &ApiError) {
+        if let ApiError::Unreachable { cause, .. } = error {
+            self.reach.failed(cause);
+        }
     }
 
     /// How long an answer may take, to its end.
@@ -214,7 +248,9 @@ impl Cluster {
             call: Box::new(call.clone()),
             after: deadline,
         })?;
-        let body = body.map_err(|error| unreachable(call, &error))?.to_bytes();
+        let body = body.map_err(|error| unreachable(call, &error));
+        let body = body.inspect_err(|error| self.broke_off(error))?.to_bytes();
+        self.answered();
         Ok(Answer {
             sent_at,
             code: parts.status,
@@ -245,7 +281,9 @@ impl Cluster {
             call: Box::new(call.clone()),
             after: deadline,
         })?;
-        let response = response.map_err(|error| unreachable(call, &error))?;
+        let response = response
+            .map_err(|error| unreachable(call, &error))
+            .inspect_err(|error| self.broke_off(error))?;
         self.clock.learn(response.headers());
         if response.status().is_success() {
             return Ok(Head { sent_at, response });
@@ -258,6 +296,7 @@ impl Cluster {
             .and_then(Result::ok)
             .map(|body| body.to_bytes())
             .unwrap_or_default();
+        self.answered();
         Err(refusal(call, parts.status, &parts.headers, &body))
     }
 }

@@ -287,6 +287,15 @@ impl ApiError {
         self.code() == Some(429)
     }
 
+    /// The server does not have the resource in its cache: it has just started, or can't read what is stored.
+    #[must_use]
+    pub fn is_initializing(&self) -> bool {
+        match self {
+            ApiError::Status { status, .. } => is_initializing(status),
+            _ => false,
+        }
+    }
+
     /// The server failed (5xx).
     #[must_use]
     pub fn is_server_error(&self) -> bool {
@@ -325,11 +334,19 @@ fn refusal(call: &Call, status: &Status) -> String {
         403 if message.contains("cannot") => format!("may not {call}: {}; the server says: {message}", call.grant()),
         403 => format!("may not {call}: {message}"),
         404 if message.is_empty() => format!("could not {call}: the server has no such thing"),
+        429 if is_initializing(status) => format!(
+            "could not {call}: the server does not serve it yet, because it has just started or can't read what is stored ({message})"
+        ),
         429 => format!(
             "could not {call}: the server has too much to do ({message}); lower --kube-api-qps, or give this client more priority"
         ),
         _ => format!("could not {call}: {code} {reason}: {message}"),
     }
+}
+
+/// kube-apiserver says so with the code for too many requests, and in these words alone.
+fn is_initializing(status: &Status) -> bool {
+    status.code == 429 && status.message.contains("storage is (re)initializing")
 }
 
 /// An error and what lies under it, each thing said once.
@@ -403,6 +420,20 @@ mod tests {
                 .starts_with("could not watch deployments (apps) in namespace a: no answer within 9s"),
             "{error}"
         );
+        for (message, expected) in [
+            (
+                "too many requests",
+                "could not watch pods: the server has too much to do (too many requests); lower --kube-api-qps",
+            ),
+            (
+                "storage is (re)initializing: failed to list",
+                "could not watch pods: the server does not serve it yet",
+            ),
+        ] {
+            let error = refused(Call::on("watch", &pods, None), status(429, "TooManyRequests", message));
+            assert!(error.to_string().starts_with(expected), "{error}");
+            assert_eq!(error.is_initializing(), message.starts_with("storage"));
+        }
         let error = refused(
             Call::get_path("/apis"),
             status(403, "Forbidden", "User \"q\" cannot get path \"/apis\""),

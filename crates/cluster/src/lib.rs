@@ -3,7 +3,7 @@
 //! A [`Cluster`] is a cheap handle on one server: its calls carry a deadline, wait for the client's own rate limit, are
 //! never retried behind the caller's back, and tell the server's time by the way ([`ServerClock`]). On it stand
 //! [`discovery`], single [`get`]s, consistent [`list`]s, [`watch`]es from a revision, the [`monitor`] that lists and
-//! watches one resource for ever, and the only [`writer`] of a quota's status.
+//! watches one resource for ever, the only [`writer`] of a quota's status, and whole [`object`]s that are one's own.
 //!
 //! Lists and watches are decoded by `kubequota-wire` from bytes, so that one bad object can't fail a page; kube-rs
 //! gives configuration, credentials, TLS and HTTP.
@@ -66,6 +66,9 @@ mod limit;
 mod lines;
 pub mod list;
 pub mod monitor;
+pub mod object;
+pub mod quotas;
+mod reach;
 pub mod resource;
 #[cfg(test)]
 mod testing;
@@ -78,6 +81,7 @@ pub use discovery::{Discovery, Served};
 pub use error::{ApiError, Call};
 pub use list::{List, Listed, Page};
 pub use monitor::{Failure, Monitor, MonitorHandle, MonitorOptions, MonitorState, MonitorStatus, Sink, Update};
+pub use quotas::{Known, QuotaCache};
 pub use resource::{ApiResource, Versions};
 pub use watch::{Watch, WatchOptions};
 pub use writer::{StatusWriter, WriteOutcome};

@@ -89,6 +89,9 @@ pub struct Monitor<S> {
     barren: u32,
     /// Lists and watches in a row that the server no longer kept the revisions for.
     expired: u32,
+    /// What fails now is in the log; that something did, so that its end is news.
+    logged: bool,
+    end_is_news: bool,
     status: watch::Sender<MonitorStatus>,
 }
 
@@ -152,6 +155,9 @@ const BARREN_SILENT: u32 = 2;
 /// version to work.
 const BARREN_FAILED: u32 = 4;
 
+/// A monitor that finds no server for so long, where others do, says so itself.
+const ALONE: Duration = Duration::from_secs(10);
+
 /// So many lists and watches in a row that expire are a failure.
 const TOO_OFTEN_EXPIRED: u32 = 3;
 
@@ -187,6 +193,8 @@ where
             options,
             barren: 0,
             expired: 0,
+            logged: false,
+            end_is_news: false,
             status: watch::Sender::new(status),
         }
     }
@@ -322,6 +330,7 @@ where
                 next
             } else {
                 is_up = true;
+                self.cluster.answered();
                 self.recover(sink).await;
                 continue;
             };
@@ -338,6 +347,7 @@ where
             (self.barren, self.expired) = (0, 0);
             if !is_up {
                 is_up = true;
+                self.cluster.answered();
                 self.recover(sink).await;
             }
             match event {
@@ -354,7 +364,10 @@ where
     fn broken(&mut self, place: Place, is_up: bool, error: ApiError) -> (Step, End) {
         match &error {
             ApiError::Silent { .. } if place.events == 0 => self.silent(place.revision, &error),
-            ApiError::Unreachable { .. } if !is_up => self.not_started(place.revision, error),
+            ApiError::Unreachable { .. } if !is_up => {
+                self.cluster.broke_off(&error);
+                self.not_started(place.revision, error)
+            }
             ApiError::Silent { .. } | ApiError::Unreachable { .. } => {
                 debug!("the watch is taken up again at {}: {error}", place.revision);
                 (Step::Watch(place.revision), End::Well)
@@ -368,6 +381,10 @@ where
         let resume = match &error {
             ApiError::Unreachable { .. } | ApiError::Timeout { .. } | ApiError::Credentials { .. } => true,
             ApiError::Status { status, .. } => match status.code {
+                429 if error.is_initializing() => {
+                    self.barren += 1;
+                    self.barren < BARREN_FAILED
+                }
                 401 | 403 | 429 => true,
                 500.. => {
                     self.barren += 1;
@@ -401,11 +418,15 @@ where
         if !error.is_expired() {
             return (Step::List, End::Failed(error));
         }
-        // It happens; but not every time.
+        // It happens; but not every time. The server answers, so that the first list need not wait, however long it was away before.
         self.expired += 1;
         debug!(resource = %self.versions[self.current], "everything is listed again: {error}");
-        let is_rare = self.expired < TOO_OFTEN_EXPIRED;
-        (Step::List, if is_rare { End::Soon } else { End::Failed(error) })
+        let end = match self.expired {
+            1 => End::Well,
+            times if times < TOO_OFTEN_EXPIRED => End::Soon,
+            _ => End::Failed(error),
+        };
+        (Step::List, end)
     }
 
     fn delay_after(&mut self, error: &ApiError) -> Duration {
@@ -425,18 +446,27 @@ where
             .send_if_modified(|status| std::mem::replace(&mut status.state, state) != state);
     }
 
-    /// Tells of a failure, if that is news.
-    async fn fail(&self, error: ApiError, lost: bool, sink: &mut impl Sink<S::Output>) {
+    /// Tells of a failure, if that is news. In the log it is news the second time: a server that restarts gives one of each kind.
+    async fn fail(&mut self, error: ApiError, lost: bool, sink: &mut impl Sink<S::Output>) {
         let before = self.status.borrow().failure.clone();
         let lost = lost || before.as_ref().is_some_and(|before| before.lost);
-        if before
-            .as_ref()
-            .is_some_and(|before| before.lost == lost && before.error.is_like(&error))
+        if let Some(before) = &before
+            && before.lost == lost
+            && before.error.is_like(&error)
         {
-            debug!(resource = %self.versions[self.current], "{error}");
+            // That no server is there is told once for all, unless the others find one.
+            let is_told = matches!(error, ApiError::Unreachable { .. })
+                && (self.cluster.is_told(&error) || before.since.elapsed() < ALONE);
+            if self.logged || is_told {
+                debug!(resource = %self.versions[self.current], "{error}");
+            } else {
+                warn!(resource = %self.versions[self.current], "{error}");
+                (self.logged, self.end_is_news) = (true, true);
+            }
             return;
         }
-        warn!(resource = %self.versions[self.current], "{error}");
+        debug!(resource = %self.versions[self.current], "{error}");
+        self.logged = false;
         let since = before.map_or_else(Instant::now, |before| before.since);
         let failure = Failure {
             error: Arc::new(error),
@@ -447,12 +477,14 @@ where
         sink.handle(Update::Failed(failure)).await;
     }
 
-    async fn recover(&self, sink: &mut impl Sink<S::Output>) {
+    async fn recover(&mut self, sink: &mut impl Sink<S::Output>) {
         if self.status.borrow().failure.is_none() {
             return;
         }
         self.status.send_modify(|status| status.failure = None);
-        info!(resource = %self.versions[self.current], "listed and watched again");
+        if std::mem::take(&mut self.end_is_news) {
+            info!(resource = %self.versions[self.current], "listed and watched again");
+        }
         sink.handle(Update::Recovered).await;
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`health`]: readiness that names what is still pending, and liveness by heartbeat;
 //! - [`metrics`]: Prometheus metrics, under Kubernetes' usual names where there is one;
-//! - [`server`]: the bounded HTTP server that shows both;
+//! - [`server`]: the bounded HTTP server that shows both, on a bounded [`listener`] as any other server;
 //! - [`drain`]: signals, and a graceful end with a deadline;
 //! - [`logs`]: structured logs, as text or JSON.
 //!
@@ -39,12 +39,14 @@
 
 pub mod drain;
 pub mod health;
+pub mod listener;
 pub mod logs;
 pub mod metrics;
 pub mod server;
 
 pub use drain::{Drain, DrainGuard, SignalError, StillRunning};
 pub use health::{Check, Condition, Heartbeat, Liveness, Readiness, ReadyGate, Report};
+pub use listener::{Listener, ServerError};
 pub use logs::{LogError, LogFormat, OncePer};
-pub use metrics::{Metrics, Registry};
-pub use server::{Endpoints, Server, ServerError, ServerOptions};
+pub use metrics::{AdmissionMetrics, AdmissionVerdict, Metrics, Registry};
+pub use server::{Endpoints, Server, ServerOptions};

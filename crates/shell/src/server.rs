@@ -5,7 +5,6 @@
 //! - `/metrics`: Prometheus or OpenMetrics text.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -16,13 +15,12 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::drain::Drain;
 use crate::health::{Condition, Liveness, Readiness, Report};
+use crate::listener::{Listener, ServerError};
 use crate::metrics::{Registry, TextFormat};
 
 /// What the endpoints show. A cheap handle.
@@ -140,27 +138,10 @@ impl Default for ServerOptions {
     }
 }
 
-/// Why the server could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum ServerError {
-    /// The address can't be listened on.
-    #[error(
-        "can't listen on {address} for probes and metrics: {source}; \
-         choose another address or port, or stop what uses it"
-    )]
-    Bind {
-        /// The address asked for.
-        address: SocketAddr,
-        /// What the operating system said.
-        source: std::io::Error,
-    },
-}
-
 /// A server that listens, and answers once it runs.
 #[derive(Debug)]
 pub struct Server {
-    listener: TcpListener,
-    local_addr: SocketAddr,
+    listener: Listener,
     options: ServerOptions,
 }
 
@@ -171,19 +152,13 @@ impl Server {
     /// [`ServerError::Bind`].
     pub async fn bind(options: ServerOptions) -> Result<Self, ServerError> {
         let address = SocketAddr::new(options.bind_address, options.port);
-        let bind_error = |source| ServerError::Bind { address, source };
-        let listener = TcpListener::bind(address).await.map_err(bind_error)?;
-        let local_addr = listener.local_addr().map_err(bind_error)?;
-        Ok(Self {
-            listener,
-            local_addr,
-            options,
-        })
+        let listener = Listener::bind(address, "probes and metrics", options.max_connections).await?;
+        Ok(Self { listener, options })
     }
 
     /// The address listened on, with the port taken where 0 was asked for.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local_addr
+        self.listener.local_addr()
     }
 
     /// Serves until the drain is finished: probes are answered for as long as anything runs. Answers under way then are
@@ -191,43 +166,15 @@ impl Server {
     pub async fn run(self, endpoints: Endpoints) {
         let finished = endpoints.drain.finished();
         let router = endpoints.router();
-        let permits = Arc::new(Semaphore::new(
-            self.options.max_connections.clamp(1, Semaphore::MAX_PERMITS),
-        ));
-        let mut connections = JoinSet::new();
-        let accept_all = async {
-            // The semaphore is never closed.
-            while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
-                let stream = accept(&self.listener).await;
-                let serving = serve(stream, router.clone(), self.options.header_timeout);
-                let serving = tokio::time::timeout(self.options.request_timeout, serving);
-                connections.spawn(async move {
-                    // A client that is too slow is simply left; it would not read a complaint either.
-                    let _ = serving.await;
-                    drop(permit);
-                });
-                while connections.try_join_next().is_some() {}
+        let serve = |stream| {
+            let serving = serve(stream, router.clone(), self.options.header_timeout);
+            let serving = tokio::time::timeout(self.options.request_timeout, serving);
+            async {
+                // A client that is too slow is simply left; it would not read a complaint either.
+                let _ = serving.await;
             }
         };
-        tokio::select! {
-            () = accept_all => {}
-            () = finished => {}
-        }
-        drop(self.listener);
-        while connections.join_next().await.is_some() {}
-    }
-}
-
-async fn accept(listener: &TcpListener) -> TcpStream {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return stream,
-            Err(error) => {
-                // Most often there are no file descriptors left; trying again at once would only burn CPU.
-                tracing::warn!(%error, "a connection for probes and metrics could not be accepted");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-        }
+        self.listener.run(finished, serve).await;
     }
 }
 

@@ -26,6 +26,13 @@
 //! | `kubequota_evidence_lists_total` | counter | | lists sent to settle whether a raise was ever stored |
 //! | `kubequota_resync_duration_seconds` | histogram | | how long a full resync took |
 //! | `kubequota_replenishment_latency_seconds` | histogram | | from an event received to the status written |
+//! | `kubequota_admission_decisions_total` | counter | `group`, `resource`, `verdict` | requests judged, by [`AdmissionVerdict`] (this group: webhook only) |
+//! | `kubequota_admission_duration_seconds` | histogram | | how long a request waited for its verdict |
+//! | `kubequota_admission_batch_size` | histogram | | how many requests one batch judged together |
+//! | `kubequota_admission_write_conflicts_total` | counter | | charges refused because the quota had changed |
+//! | `kubequota_admission_compensations_total` | counter | | charges given back since their request was not let through |
+//! | `kubequota_admission_left_charged_total` | counter | | batches that could not give back a charge |
+//! | `kubequota_admission_waiting` | gauge | | requests that wait for their verdict |
 //! | `kubequota_build_info` | gauge | `version` | always 1 |
 //! | `process_resident_memory_bytes` | gauge | | resident memory (Linux only, as the rest of these) |
 //! | `process_cpu_seconds_total` | counter | | user and system time |
@@ -35,6 +42,7 @@
 //! Names, labels and buckets of the first two groups are those of Kubernetes' own components, so their dashboards and
 //! alerts work unchanged.
 
+mod admission;
 mod kubequota;
 mod process;
 mod rest_client;
@@ -48,6 +56,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{prometheus_text, text};
 use prometheus_client::registry;
 
+pub use self::admission::{AdmissionMetrics, AdmissionVerdict, WaitGuard};
 pub use self::kubequota::{KubequotaMetrics, SyncResult};
 pub use self::process::ProcessMetrics;
 pub use self::rest_client::{RestClientFuture, RestClientLayer, RestClientMetrics, RestClientService};
@@ -155,6 +164,8 @@ impl TextFormat {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tower::{Layer as _, ServiceExt as _};
 
     use super::*;
@@ -193,6 +204,7 @@ mod tests {
         let metrics = Metrics::new("1.2.3");
         // A family is shown from its first member on.
         metrics.workqueue.queue("q");
+        AdmissionMetrics::register(&metrics.registry).decided("", "pods", AdmissionVerdict::Allowed, Duration::ZERO);
         metrics.kubequota.set_monitor("", "pods", true);
         metrics.kubequota.set_objects_tracked("", "pods", 1);
         metrics.kubequota.set_invalid_objects("", "pods", 0);
