@@ -22,6 +22,7 @@ const (
 	Ginkgo       = "ginkgo"
 	E2E          = "e2e.test"
 	Oracle       = "oracle"
+	Witness      = "witness"
 )
 
 // ControlPlaneSet is what every suite with a real server needs.
@@ -47,6 +48,7 @@ var recipes = []recipe{
 	{name: Kubectl, module: ".", sources: []string{"cmd/kubectl"}, args: []string{"build", "./cmd/kubectl"}, release: true},
 	{name: ControlPlane, module: ".", sources: []string{"cmd/control-plane"}, args: []string{"build", "./cmd/control-plane"}, release: true},
 	{name: E2E, module: ".", sources: []string{"e2e"}, args: []string{"test", "-c", "-tags", "e2e", "./e2e"}, release: true},
+	{name: Witness, module: ".", sources: []string{"cmd/witness", "witness", "cluster"}, args: []string{"build", "./cmd/witness"}},
 	{name: Oracle, module: ".", sources: []string{"cmd/oracle", "oracle"}, args: []string{"build", "-cover", "-covermode=set", "-coverpkg=" + strings.Join(covered, ","), "./cmd/oracle"}},
 }
 
@@ -77,7 +79,7 @@ func Build(ctx context.Context, conformance string, names []string, log func(for
 	if err := os.MkdirAll(set.folder, 0o755); err != nil {
 		return set, err
 	}
-	version, err := kubernetesVersion(conformance)
+	version, err := KubernetesVersion(conformance)
 	if err != nil {
 		return set, err
 	}
@@ -147,8 +149,8 @@ func (r recipe) stamp(conformance, version string, toolchain []byte) (string, er
 
 var kubernetesRequirement = regexp.MustCompile(`(?m)^(?:require)?\s+k8s\.io/kubernetes (v1\.\d+\.\d+\S*)$`)
 
-// kubernetesVersion is read from go.mod, so that the version stands in one place.
-func kubernetesVersion(conformance string) (string, error) {
+// KubernetesVersion is read from go.mod, so that the version stands in one place.
+func KubernetesVersion(conformance string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(conformance, "go.mod"))
 	if err != nil {
 		return "", err

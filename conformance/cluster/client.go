@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -36,7 +37,7 @@ func newClient(server, caFile, token string) (*Client, error) {
 	pool.AppendCertsFromPEM(ca)
 	return &Client{server: server, token: token, http: &http.Client{
 		Timeout:   time.Minute,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}},
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 64},
 	}}, nil
 }
 
@@ -120,7 +121,23 @@ func (c *Client) send(ctx context.Context, method, path, contentType string, bod
 		if json.Unmarshal(answer, &status) == nil && status.Message != "" {
 			answer = []byte(status.Message)
 		}
-		return nil, fmt.Errorf("%s %s: %s: %s", method, path, response.Status, answer)
+		return nil, &Refusal{Code: response.StatusCode, text: fmt.Sprintf("%s %s: %s: %s", method, path, response.Status, answer)}
 	}
 	return answer, nil
+}
+
+// Refusal is an answer of failure.
+type Refusal struct {
+	// Code is the HTTP status.
+	Code int
+	text string
+}
+
+// Error says what was asked and what the server answered.
+func (r *Refusal) Error() string { return r.text }
+
+// IsCode says whether an error is an answer with this HTTP status.
+func IsCode(err error, code int) bool {
+	var refusal *Refusal
+	return errors.As(err, &refusal) && refusal.Code == code
 }

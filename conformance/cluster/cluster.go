@@ -105,8 +105,12 @@ func Start(ctx context.Context, options Options) (context.Context, *Cluster, err
 	if c.AdminKubeconfig, err = c.Kubeconfig("admin", c.pki.adminToken); err != nil {
 		return ctx, c, err
 	}
-	err = poll(ctx, "kube-apiserver to be ready (see kube-apiserver.log)", 2*time.Minute, 200*time.Millisecond, c.Admin.ready)
-	return ctx, c, err
+	return ctx, c, c.WaitReady(ctx)
+}
+
+// WaitReady waits until the server is ready.
+func (c *Cluster) WaitReady(ctx context.Context) error {
+	return poll(ctx, "kube-apiserver to be ready (see kube-apiserver.log)", 2*time.Minute, 200*time.Millisecond, c.Admin.ready)
 }
 
 // Controllers are the parts of kube-controller-manager that upstream's e2e framework and its quota specs rely on, beside the quota
@@ -128,29 +132,34 @@ const QuotaController = "resourcequota-controller"
 
 // StartControllers starts one kube-controller-manager with the named controllers and nothing else.
 func (c *Cluster) StartControllers(ctx context.Context, controllers []string, flags ...string) error {
+	flags = append([]string{"--kube-api-qps", "1000", "--kube-api-burst", "2000"}, flags...)
+	return c.StartControllerManager("kube-controller-manager", c.AdminKubeconfig, controllers, flags...)
+}
+
+// StartControllerManager starts a kube-controller-manager under a name and with rights of its own. There may be several.
+func (c *Cluster) StartControllerManager(name, kubeconfig string, controllers []string, flags ...string) error {
 	ports, err := freePorts(1)
 	if err != nil {
 		return err
 	}
 	args := []string{"controller-manager",
 		"--controllers", strings.Join(controllers, ","),
-		"--kubeconfig", c.AdminKubeconfig,
+		"--kubeconfig", kubeconfig,
 		"--authentication-kubeconfig", c.AdminKubeconfig, "--authorization-kubeconfig", c.AdminKubeconfig,
 		"--root-ca-file", c.pki.ca,
 		"--leader-elect=false",
-		"--bind-address", "127.0.0.1", "--secure-port", ports[0], "--cert-dir", filepath.Join(c.data, "controller-manager"),
-		"--kube-api-qps", "1000", "--kube-api-burst", "2000",
+		"--bind-address", "127.0.0.1", "--secure-port", ports[0], "--cert-dir", filepath.Join(c.data, name),
 	}
-	return c.start("kube-controller-manager", binaries.ControlPlane, append(args, flags...)...)
+	return c.start(name, binaries.ControlPlane, append(args, flags...)...)
 }
 
 // start starts one of our own binaries as part of the cluster.
 func (c *Cluster) start(name, binary string, args ...string) error {
-	return c.startPath(name, c.options.Binaries.Path(binary), args...)
+	return c.startProgram(program{name: name, path: c.options.Binaries.Path(binary), args: args})
 }
 
-func (c *Cluster) startPath(name, path string, args ...string) error {
-	p, err := startProcess(c.options.Logs, name, path, args, c.lose)
+func (c *Cluster) startProgram(program program) error {
+	p, err := startProcess(c.options.Logs, program, c.lose)
 	if err != nil {
 		return err
 	}

@@ -23,13 +23,13 @@ type Embedded struct {
 }
 
 // StartEmbedded starts the program at path, which serves it. It ends with ctx, or when it is stopped; logs is a folder.
-func StartEmbedded(ctx context.Context, path, logs string) (*Embedded, error) {
+func StartEmbedded(ctx context.Context, path, logs string, flags ...string) (*Embedded, error) {
 	log, err := os.Create(filepath.Join(logs, "embedded.log"))
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(ctx, path)
+	cmd := exec.CommandContext(ctx, path, flags...)
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	e := &Embedded{cmd: cmd}
@@ -52,6 +52,23 @@ func StartEmbedded(ctx context.Context, path, logs string) (*Embedded, error) {
 	}
 	e.Client = Plain(e.URL)
 	return e, nil
+}
+
+// Cluster is a cluster around it: whatever is started there talks to it. Context and Stop are as with Start, and Stop leaves the server to
+// its own.
+func (e *Embedded) Cluster(ctx context.Context, options Options) (context.Context, *Cluster, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c := &Cluster{Server: e.URL, Admin: e.Client, options: options, cancel: cancel}
+	var err error
+	if c.data, err = os.MkdirTemp("", "kubequota-conformance-"); err != nil {
+		return ctx, c, err
+	}
+	// The server asks for no token. Certificates are what controllers publish and serve with.
+	if c.pki, err = newPKI(filepath.Join(c.data, "pki")); err != nil {
+		return ctx, c, err
+	}
+	c.AdminKubeconfig, err = c.Kubeconfig("admin", c.pki.adminToken)
+	return ctx, c, err
 }
 
 // Stop ends it. It keeps nothing that would have to be saved.

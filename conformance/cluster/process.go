@@ -13,22 +13,33 @@ import (
 
 // process is a program that runs until it is stopped. Its output goes to NAME.log in the run's folder.
 type process struct {
-	name     string
+	program
 	log      string
 	cmd      *exec.Cmd
 	ended    chan struct{}
 	stopping atomic.Bool
 }
 
-// startProcess starts a program. onUnexpectedEnd is called when it ends without having been asked to.
-func startProcess(folder, name, path string, args []string, onUnexpectedEnd func(error)) (*process, error) {
-	p := &process{name: name, log: filepath.Join(folder, name+".log"), ended: make(chan struct{})}
-	log, err := os.Create(p.log)
+// program is what a process runs.
+type program struct {
+	name, path string
+	args       []string
+	// env is added to the environment.
+	env []string
+}
+
+// startProcess starts a program. onUnexpectedEnd is called when it ends without having been asked to. The log goes on where the last
+// process of that name left it.
+func startProcess(folder string, program program, onUnexpectedEnd func(error)) (*process, error) {
+	name := program.name
+	p := &process{program: program, log: filepath.Join(folder, name+".log"), ended: make(chan struct{})}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	p.cmd = exec.Command(path, args...)
+	p.cmd = exec.Command(program.path, program.args...)
+	p.cmd.Env = append(os.Environ(), program.env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	// A process group of its own: an interrupt typed at the terminal must reach the harness only, which stops things in their order.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -51,6 +62,8 @@ func (p *process) stop(grace time.Duration) error {
 	p.stopping.Store(true)
 	// An error here means that it has ended already, which the wait below sees.
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	// One that is stopped hears nothing.
+	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	select {
 	case <-p.ended:
 		return nil
@@ -59,6 +72,22 @@ func (p *process) stop(grace time.Duration) error {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 	return fmt.Errorf("%s did not end within %s of SIGTERM and was killed", p.name, grace)
+}
+
+// kill ends the process as a crash would.
+func (p *process) kill() {
+	p.stopping.Store(true)
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
+func (p *process) running() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
 }
 
 // poll calls check until it succeeds, the deadline passes or ctx ends.

@@ -34,6 +34,7 @@ var words = []struct {
 	{regexp.MustCompile(`(?s)(\w+( in version "[^"]*")? cannot be handled as an? \w+: ).*`), "<type error>"},
 	{regexp.MustCompile(`(?s)(Object 'Kind' is missing in ).*`), "$1<object>"},
 	{regexp.MustCompile(`(?s)(patch: )?Invalid value: ("\{\\|\{patched).*`), "${1}Invalid value: <object>"},
+	{regexp.MustCompile(`(?s)(pod updates may not change fields other than [^\n]*\n).*`), "$1<difference>"},
 	{regexp.MustCompile(`^\d+[smhd]$`), "<age>"},
 	{regexp.MustCompile(`is not a list \(.*\)`), "is not a list (<type>)"},
 }

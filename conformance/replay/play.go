@@ -12,6 +12,9 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"kubequota.dev/conformance/protobuf"
 )
 
 // Server answers requests as they are, whatever the answer.
@@ -26,6 +29,14 @@ type Player struct {
 	Compact func(ctx context.Context) error
 
 	kept map[string]string
+}
+
+// Know lets the script use a value by a name, as if a step had kept it.
+func (p *Player) Know(name, value string) {
+	if p.kept == nil {
+		p.kept = map[string]string{}
+	}
+	p.kept[name] = value
 }
 
 // Answer is what a server said.
@@ -71,7 +82,10 @@ func (p *Player) send(ctx context.Context, step Step) (Answer, error) {
 	method, path, _ := strings.Cut(p.fill(step.Request), " ")
 	body := []byte(p.fill(step.Text))
 	if step.Body != nil {
-		body = []byte(p.fill(string(step.Body)))
+		var err error
+		if body, err = encode(step.Type, []byte(p.fill(string(step.Body)))); err != nil {
+			return Answer{}, err
+		}
 	}
 	header := http.Header{}
 	if step.Accept != "" {
@@ -95,6 +109,25 @@ func (p *Player) send(ctx context.Context, step Step) (Answer, error) {
 		return answer, fmt.Errorf("reading the answer: %w", err)
 	}
 	return answer, nil
+}
+
+// encode is a body of a media type.
+func encode(mediaType string, text []byte) ([]byte, error) {
+	if mediaType != protobuf.MediaType {
+		return text, nil
+	}
+	var typed meta.TypeMeta
+	if err := json.Unmarshal(text, &typed); err != nil {
+		return nil, err
+	}
+	object := protobuf.Empty(typed.APIVersion, typed.Kind)
+	if object == nil {
+		return nil, fmt.Errorf("no kind %s %s is known in protobuf", typed.APIVersion, typed.Kind)
+	}
+	if err := json.Unmarshal(text, object); err != nil {
+		return nil, err
+	}
+	return protobuf.Encode(object)
 }
 
 // readBody reads a whole body, or so many lines of it.
@@ -158,10 +191,7 @@ func (p *Player) keep(step Step, answer Answer) error {
 		if !found {
 			return fmt.Errorf("the answer has no %s to be kept as %s", step.Keep[name], name)
 		}
-		if p.kept == nil {
-			p.kept = map[string]string{}
-		}
-		p.kept[name] = fmt.Sprint(value)
+		p.Know(name, fmt.Sprint(value))
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ type Step struct {
 	Accept string `json:"accept,omitempty"`
 	// Type is the Content-Type. By default it is application/merge-patch+json for a PATCH and application/json for other bodies.
 	Type string `json:"type,omitempty"`
-	// Body is sent as JSON, Text as it is.
+	// Body is sent as JSON, or as protobuf where Type says so; Text is sent as it is.
 	Body json.RawMessage `json:"body,omitempty"`
 	Text string          `json:"text,omitempty"`
 	// Keep maps names to fields of the answer (`metadata.uid`), whose values later steps use.

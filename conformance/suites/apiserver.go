@@ -66,10 +66,22 @@ func judgeReplay(ctx context.Context, run *Run, serve string) (err error) {
 	}
 	defer embedded.Stop()
 	run.Log("playing %d requests", len(script))
-	return replay.Run(ctx, script, differences,
-		&replay.Player{Server: c.Admin, Compact: func(ctx context.Context) error { return compactEtcd(ctx, c.Etcd) }},
-		&replay.Player{Server: embedded.Client, Compact: embedded.Compact},
-		&run.Tally)
+	player := &replay.Player{Server: embedded.Client, Compact: embedded.Compact}
+	real := &replay.Player{Server: c.Admin, Compact: func(ctx context.Context) error { return compactEtcd(ctx, c.Etcd) }}
+	webhook, ca, stop, err := c.Serve(replay.Webhook())
+	if err != nil {
+		return err
+	}
+	defer stop()
+	for _, player := range []*replay.Player{real, player} {
+		player.Know("webhook", webhook)
+		player.Know("webhookCa", base64.StdEncoding.EncodeToString(ca))
+	}
+	if err := replay.Run(ctx, script, differences, real, player, &run.Tally); err != nil {
+		return err
+	}
+	run.Log("comparing the encodings of every kind")
+	return replay.Encodings(ctx, player, &run.Tally)
 }
 
 // compactEtcd forgets etcd's history as the compactor of another kube-apiserver would: this one's own comes every five minutes.

@@ -2,16 +2,9 @@ package suites
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
-	"syscall"
 	"time"
 
 	"kubequota.dev/conformance/binaries"
@@ -32,8 +25,7 @@ var e2eController = Suite{
 	Prepare: func(flags *flag.FlagSet) Steps {
 		s := e2eControllerSuite{
 			controller: flags.String("controller", "kubequota", "who keeps status.used: kubequota, upstream or none"),
-			focus:      flags.String("focus", "ResourceQuota", "`REGEX` of the specs to run"),
-			procs:      flags.Int("procs", 6, "specs that run at the same time"),
+			specs:      specFlags(flags),
 		}
 		build := kubequotaFlag(flags)
 		return Steps{
@@ -49,15 +41,11 @@ var e2eController = Suite{
 }
 
 type e2eControllerSuite struct {
-	controller, focus *string
-	procs             *int
+	controller *string
+	specs      specs
 }
 
 func (s e2eControllerSuite) judge(ctx context.Context, run *Run) (err error) {
-	focus, err := regexp.Compile(*s.focus)
-	if err != nil {
-		return fmt.Errorf("--focus: %w", err)
-	}
 	controllers := slices.Clone(cluster.Controllers)
 	switch *s.controller {
 	case "kubequota", "none":
@@ -83,56 +71,7 @@ func (s e2eControllerSuite) judge(ctx context.Context, run *Run) (err error) {
 		}
 	}
 
-	run.Log("running the specs (their output: e2e.log)")
-	report := filepath.Join(run.Folder, "junit.xml")
-	specErr := s.specs(ctx, run, c, report)
-	if err := tallySpecs(report, focus, &run.Tally); err != nil {
-		return errors.Join(specErr, err)
-	}
+	err = s.specs.run(ctx, run, c.AdminKubeconfig, *s.controller == "none")
 	run.Log("stopping everything")
-	// Failed specs are in the tally. Anything else that makes the run fail must not be lost.
-	if specErr != nil && run.Tally.Failed == 0 {
-		return specErr
-	}
-	return nil
-}
-
-func (s e2eControllerSuite) specs(ctx context.Context, run *Run, c *cluster.Cluster, report string) error {
-	args := []string{
-		"--procs", strconv.Itoa(*s.procs),
-		"--focus", *s.focus,
-		"--no-color", "--grace-period", "10s",
-		"--junit-report", filepath.Base(report), "--output-dir", filepath.Dir(report),
-	}
-	if *s.controller == "none" {
-		// Each spec would wait five minutes for figures that nobody writes. They come within half a minute where somebody does.
-		args = append(args, "--timeout", "75s", "--fail-fast")
-	} else {
-		args = append(args, "--timeout", "14m")
-	}
-	args = append(args, run.Binaries.Path(binaries.E2E), "--",
-		"--kubeconfig", c.AdminKubeconfig, "--provider", "skeleton", "--allowed-not-ready-nodes=-1")
-
-	log, err := os.Create(filepath.Join(run.Folder, "e2e.log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd := exec.CommandContext(ctx, run.Binaries.Path(binaries.Ginkgo), args...)
-	cmd.Dir = run.Folder
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// An interrupted ginkgo ends its own processes and still writes its report; its group is ended where it does not.
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
-	cmd.WaitDelay = 20 * time.Second
-	err = cmd.Run()
-	if ctx.Err() != nil {
-		// ESRCH, nothing left to end, is what is hoped for.
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		return context.Cause(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("ginkgo: %w (see e2e.log)", err)
-	}
-	return nil
+	return err
 }

@@ -15,7 +15,6 @@ func kubectlSteps(root string) []kubectlStep {
 		deployments = "/apis/apps/v1/namespaces/shop/deployments/"
 		gadgets     = "/apis/example.org/v1/namespaces/shop/gadgets/"
 	)
-	// The create commands that make an object from flags speak protobuf, which the embedded server does not read: objects come from files.
 	plain := func(kind, name string, fields o) string {
 		fields["apiVersion"], fields["kind"], fields["metadata"] = "v1", kind, o{"name": name}
 		return manifest(fields)
@@ -28,6 +27,13 @@ func kubectlSteps(root string) []kubectlStep {
 	}
 	applied := func(data o) string {
 		return manifest(o{"apiVersion": "v1", "kind": "ConfigMap", "metadata": o{"name": "applied", "namespace": "shop"}, "data": data})
+	}
+	made := func(apiVersion, object string) string {
+		root := "/apis/"
+		if apiVersion == "v1" {
+			root = "/api/"
+		}
+		return root + apiVersion + "/namespaces/made/" + object
 	}
 	definition := manifest(o{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": o{"name": "gadgets.example.org"}, "spec": o{
 		"group": "example.org", "scope": "Namespaced", "names": o{"kind": "Gadget", "listKind": "GadgetList", "plural": "gadgets", "singular": "gadget", "shortNames": l{"gd"}},
@@ -60,12 +66,13 @@ func kubectlSteps(root string) []kubectlStep {
 		{name: "get namespaces", args: "get namespaces", out: []string{`^NAME +STATUS +AGE$`, `^default +Active +\d+[smh]`, `^kube-system +Active`}},
 
 		// Create.
-		{name: "create namespace", args: "create -f -", stdin: plain("Namespace", "shop", o{}), out: []string{`^namespace/shop created$`}, path: "/api/v1/namespaces/shop", has: map[string]any{"status.phase": "Active"}},
-		{name: "create namespace twice", args: "create -f -", stdin: plain("Namespace", "shop", o{}), fails: true, err: []string{`^Error from server \(AlreadyExists\): error when creating "STDIN": namespaces "shop" already exists$`}},
-		{name: "create configmap", args: "-n shop create -f -", stdin: plain("ConfigMap", "settings", o{"data": o{"a": "1", "b": "2"}}), out: []string{`^configmap/settings created$`}, path: shop + "configmaps/settings", has: map[string]any{"data.a": "1", "data.b": "2"}},
-		{name: "create secret", args: "-n shop create -f -", stdin: plain("Secret", "key", o{"data": o{"token": "YWJj"}}), out: []string{`^secret/key created$`}, path: shop + "secrets/key", has: map[string]any{"data.token": "YWJj", "type": "Opaque"}},
-		{name: "create quota", args: "-n shop create -f -", stdin: plain("ResourceQuota", "q", o{"spec": o{"hard": o{"pods": "5", "limits.cpu": "4"}}}), out: []string{`^resourcequota/q created$`}, path: shop + "resourcequotas/q", has: map[string]any{"spec.hard.pods": "5"}},
-		{name: "create service", args: "-n shop create -f -", stdin: plain("Service", "web", o{"spec": o{"selector": o{"app": "web"}, "ports": l{o{"name": "80-8080", "port": 80, "targetPort": 8080}}}}), out: []string{`^service/web created$`}, path: shop + "services/web", has: map[string]any{"spec.ports.0.port": 80, "spec.type": "ClusterIP"}},
+		{name: "create namespace", args: "create namespace shop", out: []string{`^namespace/shop created$`}, path: "/api/v1/namespaces/shop", has: map[string]any{"status.phase": "Active"}},
+		{name: "create namespace twice", args: "create namespace shop", fails: true, err: []string{`^Error from server \(AlreadyExists\): namespaces "shop" already exists$`}},
+		{name: "create namespace from a file", args: "create -f -", stdin: plain("Namespace", "shop", o{}), fails: true, err: []string{`^Error from server \(AlreadyExists\): error when creating "STDIN": namespaces "shop" already exists$`}},
+		{name: "create configmap", args: "-n shop create configmap settings --from-literal a=1 --from-literal b=2", out: []string{`^configmap/settings created$`}, path: shop + "configmaps/settings", has: map[string]any{"data.a": "1", "data.b": "2"}},
+		{name: "create secret", args: "-n shop create secret generic key --from-literal token=abc", out: []string{`^secret/key created$`}, path: shop + "secrets/key", has: map[string]any{"data.token": "YWJj", "type": "Opaque"}},
+		{name: "create quota", args: "-n shop create quota q --hard pods=5,limits.cpu=4", out: []string{`^resourcequota/q created$`}, path: shop + "resourcequotas/q", has: map[string]any{"spec.hard.pods": "5"}},
+		{name: "create service", args: "-n shop create service clusterip web --tcp 80:8080", out: []string{`^service/web created$`}, path: shop + "services/web", has: map[string]any{"spec.ports.0.port": 80, "spec.type": "ClusterIP"}},
 		{name: "run", args: "-n shop run one --image example.com/one:1 --labels tier=front", out: []string{`^pod/one created$`}, path: shop + "pods/one", has: map[string]any{"spec.containers.0.image": "example.com/one:1", "status.phase": "Pending"}},
 		{name: "run another", args: "-n shop run two --image example.com/two:1 --labels tier=back", out: []string{`^pod/two created$`}, path: shop + "pods/two"},
 		{name: "create claim", args: "-n shop create -f -", stdin: claim, out: []string{`^persistentvolumeclaim/data created$`}, path: shop + "persistentvolumeclaims/data", has: map[string]any{"status.phase": "Pending"}},
@@ -78,6 +85,26 @@ func kubectlSteps(root string) []kubectlStep {
 		{name: "create with a warning", args: "create --validate=warn -f -", stdin: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"odd","namespace":"shop"},"dta":{}}`,
 			out: []string{`^configmap/odd created$`}, err: []string{`^Warning: unknown field "dta"$`}, path: shop + "configmaps/odd", has: map[string]any{"dta": nil}},
 		{name: "create a kind that is not there", args: "create -f -", stdin: `{"apiVersion":"example.net/v1","kind":"Nothing","metadata":{"name":"x"}}`, fails: true, err: []string{`no matches for kind "Nothing" in version "example\.net/v1"`}},
+
+		// Create from flags: kubectl sends these as protobuf.
+		{name: "create another namespace", args: "create namespace made", out: []string{`^namespace/made created$`}},
+		{name: "create a deployment", args: "-n made create deployment web --image example.com/web:1 --replicas 2 --port 80", out: []string{`^deployment\.apps/web created$`}, path: made("apps/v1", "deployments/web"),
+			has: map[string]any{"spec.replicas": 2, "spec.selector.matchLabels.app": "web", "spec.template.spec.containers.0.ports.0.containerPort": 80, "spec.strategy.rollingUpdate.maxSurge": "25%"}},
+		{name: "create a node port", args: "-n made create service nodeport web --tcp 80", out: []string{`^service/web created$`}, path: made("v1", "services/web"), has: map[string]any{"spec.type": "NodePort", "spec.ports.0.targetPort": 80}},
+		{name: "create an external name", args: "-n made create service externalname elsewhere --external-name example.com", out: []string{`^service/elsewhere created$`}, path: made("v1", "services/elsewhere"), has: map[string]any{"spec.externalName": "example.com"}},
+		{name: "create a service account", args: "-n made create serviceaccount builder", out: []string{`^serviceaccount/builder created$`}, path: made("v1", "serviceaccounts/builder")},
+		{name: "create a quota with scopes", args: "-n made create quota scoped --hard pods=3,count/widgets.example.com=2 --scopes BestEffort,NotTerminating", out: []string{`^resourcequota/scoped created$`}, path: made("v1", "resourcequotas/scoped"),
+			has: map[string]any{"spec.hard.pods": "3", "spec.scopes.0": "BestEffort", "spec.scopes.1": "NotTerminating"}},
+		{name: "create a cron job", args: "-n made create cronjob nightly --image example.com/job:1 --schedule '0 1 * * *' -- run", out: []string{`^cronjob\.batch/nightly created$`}, path: made("batch/v1", "cronjobs/nightly"),
+			has: map[string]any{"spec.schedule": "0 1 * * *", "spec.jobTemplate.spec.template.spec.restartPolicy": "OnFailure", "spec.jobTemplate.spec.template.spec.containers.0.command.0": "run"}},
+		{name: "create a job from it", args: "-n made create job once --from cronjob/nightly", out: []string{`^job\.batch/once created$`}, path: made("batch/v1", "jobs/once"), has: map[string]any{"metadata.ownerReferences.0.kind": "CronJob", "metadata.ownerReferences.0.controller": true}},
+		{name: "create an ingress", args: "-n made create ingress web --rule example.com/path*=web:80", out: []string{`^ingress\.networking\.k8s\.io/web created$`}, path: made("networking.k8s.io/v1", "ingresses/web"),
+			has: map[string]any{"spec.rules.0.http.paths.0.pathType": "Prefix", "spec.rules.0.http.paths.0.backend.service.port.number": 80}},
+		{name: "create a priority class", args: "create priorityclass high --value 100 --description urgent", out: []string{`^priorityclass\.scheduling\.k8s\.io/high created$`}, path: "/apis/scheduling.k8s.io/v1/priorityclasses/high", has: map[string]any{"value": 100, "description": "urgent"}},
+		{name: "create from flags in a dry run", args: "-n made create configmap dry --from-literal a=b --dry-run=server", out: []string{`^configmap/dry created \(server dry run\)$`}, path: made("v1", "configmaps/dry"), gone: true},
+		{name: "create from flags in no namespace", args: "-n nowhere create configmap x", fails: true, err: []string{`namespaces "nowhere" not found`}},
+		{name: "create from flags what is invalid", args: "-n made create configmap Not_Valid", fails: true, err: []string{`ConfigMap "Not_Valid" is invalid: metadata\.name: Invalid value`}},
+		{name: "delete another namespace", args: "delete namespace made", out: []string{`^namespace "made" deleted`}, path: "/api/v1/namespaces/made", gone: true},
 
 		// Get.
 		{name: "get pods", args: "-n shop get pods", out: []string{`^NAME +READY +STATUS +RESTARTS +AGE$`, `^one +0/1 +Pending +0 +\d+s$`, `^two +0/1 +Pending`}},

@@ -23,6 +23,9 @@ var All = []Suite{
 	upstreamUnits,
 	apiserver,
 	kubectlSuite,
+	faultsSuite,
+	e2eEmbedded,
+	e2eEnforce,
 }
 
 // Suite is something that passes or fails.

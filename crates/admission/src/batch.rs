@@ -232,7 +232,10 @@ impl<'a> Batch<'a> {
             let quota = &mut look.quotas[write.quota];
             let outcome = self.write(write, quota).await;
             if self.settle(write, outcome) {
-                quota.status.used.get_or_insert_default().overlay(&write.used);
+                let used = quota.status.used.get_or_insert_default();
+                for (name, value) in &write.used {
+                    used.insert(name.clone(), value.clone());
+                }
                 // A write that landed at its revision proves what it was worked out from.
                 look.certain[write.quota] = true;
             }

@@ -42,6 +42,8 @@ struct Kinds {
     device_classes: Option<(Versions, MonitorHandle)>,
     /// The unknown kinds that quotas named when discovery was last asked, or is about to be.
     asked: BTreeSet<GroupResource>,
+    /// How often discovery has failed in a row. A server that restarts lets it fail once or twice, which is not worth a line.
+    failures: u32,
 }
 
 struct Running {
@@ -67,6 +69,7 @@ pub(crate) async fn run(state: Shared) {
         monitors: HashMap::new(),
         device_classes: None,
         asked: BTreeSet::new(),
+        failures: 0,
     };
     let mut schedule = Schedule::default();
     loop {
@@ -149,7 +152,10 @@ impl Kinds {
         let found = match self.state.cluster.discover().await {
             Ok(found) => found,
             Err(error) => {
-                self.state.trouble(about, &error.to_string());
+                self.failures += 1;
+                if self.failures > 1 && !self.state.cluster.is_told(&error) {
+                    self.state.trouble(about, &error.to_string());
+                }
                 // What was found before still holds.
                 if self.discovery.resources.is_empty() {
                     discovered.not_ready(error.to_string());
@@ -159,6 +165,7 @@ impl Kinds {
                 return false;
             }
         };
+        self.failures = 0;
         if found.failed_groups.is_empty() {
             self.state.trouble_over(about);
             self.state.readiness.clear(about);

@@ -50,13 +50,19 @@ pub(crate) struct State {
     pub(crate) lists: Semaphore,
     accounts: Mutex<Accounts>,
     troubles: Mutex<OncePer>,
-    /// How often writes of a quota have failed in a row.
-    failures: Mutex<HashMap<QuotaKey, u32>>,
+    /// The quotas whose writes fail.
+    failures: Mutex<HashMap<QuotaKey, Failing>>,
     /// Quotas whose status may not be written.
     forbidden: Mutex<HashSet<QuotaKey>>,
     /// Since when quotas have waited for a write.
     waiting: Mutex<HashMap<QuotaKey, Instant>>,
     epoch: Instant,
+}
+
+/// How often writes of a quota have failed in a row, and since when.
+struct Failing {
+    count: u32,
+    since: Instant,
 }
 
 impl State {
@@ -259,17 +265,42 @@ impl State {
     /// A write of `key` failed: how long to wait before the next.
     pub(crate) fn failed(&self, key: &QuotaKey) -> Duration {
         let mut failures = self.failures.lock();
-        let count = failures.entry(key.clone()).or_default();
-        *count += 1;
+        let failing = failures.entry(key.clone()).or_insert_with(|| Failing {
+            count: 0,
+            since: Instant::now(),
+        });
+        failing.count += 1;
         // As client-go's rate limiter for work queues, with an earlier end.
         Duration::from_millis(5)
-            .saturating_mul(1 << (*count - 1).min(13))
+            .saturating_mul(1 << (failing.count - 1).min(13))
             .min(Duration::from_secs(30))
+    }
+
+    /// A write of `key` had no answer that tells, which is the server's trouble and not the quota's: it is told once for all of them, where it
+    /// lasts.
+    pub(crate) fn unanswered(&self, key: &QuotaKey, answer: &str) {
+        let lasts = self
+            .failures
+            .lock()
+            .get(key)
+            .is_some_and(|failing| failing.since.elapsed() >= WORTH_TELLING);
+        if lasts {
+            self.trouble_such_as(
+                UNANSWERED,
+                "they are sent again until the server says what became of them",
+                answer,
+            );
+        }
     }
 
     /// A write of `key` was answered.
     pub(crate) fn succeeded(&self, key: &QuotaKey) {
-        self.failures.lock().remove(key);
+        let mut failures = self.failures.lock();
+        failures.remove(key);
+        if failures.is_empty() {
+            self.trouble_over(UNANSWERED);
+        }
+        drop(failures);
         if self.forbidden.lock().remove(key) {
             self.tell_forbidden();
         }
@@ -330,6 +361,11 @@ const FROZEN: &str = "frozen names";
 
 /// So many frozen names are shown.
 const NAMED: usize = 5;
+
+/// Writes without an answer for no longer than this are not worth a line.
+const WORTH_TELLING: Duration = Duration::from_secs(1);
+
+const UNANSWERED: &str = "status writes without an answer";
 
 const STATUS_WRITES: &str = "status writes";
 

@@ -20,7 +20,7 @@ const FORBIDDEN_PAUSE: Duration = Duration::from_secs(5);
 
 /// Works a queue off until it is closed.
 pub(crate) async fn work(state: Shared, queue: Queue) {
-    let writer = StatusWriter::new(state.cluster.clone());
+    let writer = StatusWriter::new(state.cluster.without_rate());
     while let Some(item) = queue.get().await {
         let _busy = state.drain.guard(format!("sync of quota {}", item.key));
         let result = sync(&state, &writer, &item.key).await;
@@ -30,6 +30,10 @@ pub(crate) async fn work(state: Shared, queue: Queue) {
 
 async fn sync(state: &Shared, writer: &StatusWriter, key: &QuotaKey) -> SyncResult {
     let dry = state.dry_run.is_some();
+    if !dry && state.update(|accounts, now, _| accounts.plan(key, now).write.is_some()) {
+        // What is to be written is worked out once it can be sent: what happened meanwhile is in it.
+        state.cluster.turn().await;
+    }
     let planned = state.update(|accounts, now, _| {
         let plan = accounts.plan(key, now);
         for kind in &plan.lists {
@@ -100,12 +104,20 @@ async fn carry_out(state: &Shared, writer: &StatusWriter, write: &StatusWrite) -
         Some(trouble) => {
             state.primary.retried();
             let pause = state.failed(key);
-            if matches!(&outcome, WriteOutcome::Refused(error) if error.is_forbidden()) {
-                state.forbidden(key, &trouble);
-                pause.max(FORBIDDEN_PAUSE)
-            } else {
-                state.trouble(&about, &trouble);
-                pause
+            match &outcome {
+                WriteOutcome::Refused(error) if error.is_forbidden() => {
+                    state.forbidden(key, &trouble);
+                    pause.max(FORBIDDEN_PAUSE)
+                }
+                WriteOutcome::Unknown(error) if state.cluster.is_told(error) => pause,
+                WriteOutcome::Unknown(_) | WriteOutcome::TooMany { .. } => {
+                    state.unanswered(key, &trouble);
+                    pause
+                }
+                _ => {
+                    state.trouble(&about, &trouble);
+                    pause
+                }
             }
         }
         None => {

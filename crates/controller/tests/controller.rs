@@ -23,14 +23,18 @@ struct Running {
 }
 
 fn start(server: &TestServer, options: Options) -> Running {
-    let client = kube::Client::new(server.router(), "default");
     let unlimited = ClientOptions {
         qps: 0.0,
         ..ClientOptions::default()
     };
+    start_at_rate(server, options, &unlimited)
+}
+
+fn start_at_rate(server: &TestServer, options: Options, rate: &ClientOptions) -> Running {
+    let client = kube::Client::new(server.router(), "default");
     let (metrics, readiness, drain) = (Metrics::new("test"), Readiness::new(), Drain::new());
     let parts = Parts {
-        cluster: Cluster::from_client(client, &unlimited),
+        cluster: Cluster::from_client(client, rate),
         metrics: metrics.clone(),
         readiness: readiness.clone(),
         liveness: Liveness::new(),
@@ -121,6 +125,30 @@ fn server() -> TestServer {
         .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}))
         .unwrap();
     server
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waits_for_its_turn_says_what_is_known_when_it_is_sent() {
+    let server = server();
+    for name in ["q", "r"] {
+        server.create(quota(name, json!({"pods": "5"}))).unwrap();
+    }
+    let slow = ClientOptions {
+        qps: 1.0,
+        burst: 1,
+        ..ClientOptions::default()
+    };
+    let running = start_at_rate(&server, without_resync(), &slow);
+    running.stays_used("q", &[("pods", "0")]).await;
+    running.stays_used("r", &[("pods", "0")]).await;
+    server.clear_requests();
+    // One of the two writes goes at once, the other waits for a second: the next pod comes meanwhile.
+    server.create(pod("p1", "1")).unwrap();
+    sleep(Duration::from_millis(700)).await;
+    server.create(pod("p2", "1")).unwrap();
+    running.until_used("q", &[("pods", "2")]).await;
+    running.until_used("r", &[("pods", "2")]).await;
+    assert_eq!(server.request_count("patch", "resourcequotas"), 3);
 }
 
 #[tokio::test(start_paused = true)]

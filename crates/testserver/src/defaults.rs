@@ -75,6 +75,15 @@ fn of_kind(resource: &str) -> Vec<(&'static str, Value)> {
             ("spec.strategy.type", json!("RollingUpdate")),
             ("status", json!({})),
         ],
+        "validatingwebhookconfigurations.admissionregistration.k8s.io" => vec![
+            ("webhooks[].failurePolicy", json!("Fail")),
+            ("webhooks[].matchPolicy", json!("Equivalent")),
+            ("webhooks[].namespaceSelector", json!({})),
+            ("webhooks[].objectSelector", json!({})),
+            ("webhooks[].timeoutSeconds", json!(10)),
+            ("webhooks[].rules[].scope", json!("*")),
+            ("webhooks[].clientConfig.service.port", json!(443)),
+        ],
         "replicasets.apps" => vec![("spec.replicas", json!(1)), ("status", json!({"replicas": 0}))],
         _ => Vec::new(),
     }
@@ -279,6 +288,29 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     text
 }
 
+/// The bytes that JSON has as text; none where the text is no base64.
+pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=');
+    let (mut bytes, mut bits, mut held) = (Vec::new(), 0_u32, 0);
+    for byte in text.bytes() {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push((bits >> held & 0xff) as u8);
+        }
+    }
+    Some(bytes)
+}
+
 fn default_service(service: &mut Value) {
     if let Some(address) = service["spec"]["clusterIP"].as_str().map(str::to_owned) {
         fill(service, "spec.clusterIPs", &json!([address]));
@@ -434,6 +466,14 @@ mod tests {
             json!({"spec": {"hard": {"cpu": 2, "memory": "1024Mi", "x": "many"}}}),
         );
         assert_eq!(quota["spec"]["hard"], json!({"cpu": "2", "memory": "1Gi", "x": "many"}));
+    }
+
+    #[test]
+    fn base64_is_read_as_it_is_written() {
+        for bytes in [&b""[..], b"a", b"ab", b"abc", b"\xff\x00\xfe\x01"] {
+            assert_eq!(from_base64(&base64(bytes)).as_deref(), Some(bytes));
+        }
+        assert_eq!(from_base64("a?"), None);
     }
 
     #[test]

@@ -153,7 +153,9 @@ fn category(kind: &Kind) -> Option<&'static str> {
         ("", "pods" | "services" | "replicationcontrollers") => Some("all"),
         ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets") => Some("all"),
         ("batch", "jobs" | "cronjobs") => Some("all"),
-        ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => Some("api-extensions"),
+        ("apiextensions.k8s.io" | "apiregistration.k8s.io" | "admissionregistration.k8s.io", _) => {
+            Some("api-extensions")
+        }
         _ => None,
     }
 }

@@ -31,6 +31,7 @@ use crate::subresource;
 use crate::table::Printer;
 use crate::unknown::{self, Unknown};
 use crate::watch::{self, WatchFault};
+use crate::webhook::{self, Attributes};
 
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 const JSON: &str = "application/json";
@@ -131,12 +132,14 @@ async fn dispatch(server: &TestServer, request: &RequestInfo, body: Body, fault:
         request,
         now: rfc3339(server.now()),
         warnings: Mutex::default(),
+        webhook_warnings: Mutex::default(),
     };
     let mut response = call
         .answer(body, fault)
         .await
         .unwrap_or_else(IntoResponse::into_response);
-    for warning in call.warnings.into_inner() {
+    let warnings = call.warnings.into_inner().into_iter();
+    for warning in warnings.chain(call.webhook_warnings.into_inner()) {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             response.headers_mut().append(WARNING, value);
@@ -163,6 +166,8 @@ struct Call<'a> {
     now: String,
     /// What the client is told beside the answer.
     warnings: Mutex<Vec<String>>,
+    /// What webhooks add to that.
+    webhook_warnings: Mutex<Vec<String>>,
 }
 
 impl Call<'_> {
@@ -182,8 +187,8 @@ impl Call<'_> {
                     "create" => self.create(form, &body).await,
                     "update" => self.update(form, &body).await,
                     "patch" => self.patch(form, &body).await,
-                    "delete" => self.delete(form, &body),
-                    "deletecollection" => self.delete_collection(form, &body),
+                    "delete" => self.delete(form, &body).await,
+                    "deletecollection" => self.delete_collection(form, &body).await,
                     _ => Err(Status::method_not_allowed()),
                 }
             }
@@ -347,8 +352,8 @@ impl Call<'_> {
         let dry_run = self.dry_run()?;
         if self.kind.namespaced {
             self.check_namespace_takes(&object)?;
-            self.admit_create(&mut object, dry_run).await?;
         }
+        self.admit_create(&mut object, dry_run).await?;
         let mut store = self.server.store();
         let created = store.create(self.kind, &self.request.namespace, object, Origin::Wire, dry_run)?;
         drop(store);
@@ -363,9 +368,9 @@ impl Call<'_> {
 
     /// Waits for a create to be admitted. The object is validated and given its name before; that the name is taken shows afterwards.
     async fn admit_create(&self, object: &mut Value, dry_run: bool) -> Result<(), Status> {
-        let Some(admitter) = self.admitter() else {
+        if !self.is_admitted() {
             return Ok(());
-        };
+        }
         let namespace = &self.request.namespace;
         let tried = self
             .server
@@ -377,16 +382,106 @@ impl Call<'_> {
             Err(status) => return Err(status),
         };
         set_meta(object, "name", meta(&new, "name").into());
-        self.admit(&*admitter, new, None, dry_run).await
+        self.admit(new, None, dry_run).await
     }
 
-    async fn admit(
+    /// Whether anybody may have to be asked about this request.
+    fn is_admitted(&self) -> bool {
+        self.admitter().is_some() || self.concerns_webhooks()
+    }
+
+    fn concerns_webhooks(&self) -> bool {
+        webhook::concerns(&self.server.store(), &self.kind.resource())
+    }
+
+    /// Asks the webhooks.
+    async fn ask_webhooks(
         &self,
-        admitter: &dyn Admitter,
-        object: Value,
-        old: Option<Value>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+        options: Value,
         dry_run: bool,
     ) -> Result<(), Status> {
+        if !self.concerns_webhooks() {
+            return Ok(());
+        }
+        let request = self.request;
+        // A create has the name that was made for it; a deletion of a whole collection has none.
+        let name = object
+            .map_or(request.name.as_str(), |object| meta(object, "name"))
+            .to_owned();
+        let of_namespace = self.kind.group.is_empty() && self.kind.plural == "namespaces";
+        let definition = self.definition();
+        let (api_version, kind) = self.body_type();
+        let (group, version) = split_api_version(&api_version);
+        let others = self.kind.versions.iter().filter(|version| **version != request.version);
+        let attributes = Attributes {
+            operation: match (object, old) {
+                (Some(_), None) => "CREATE",
+                (Some(_), Some(_)) => "UPDATE",
+                (None, _) => "DELETE",
+            },
+            resource: self.kind.resource(),
+            version: request.version.clone(),
+            other_versions: others.cloned().collect(),
+            subresource: request.subresource.clone(),
+            kind: (group.to_owned(), version.to_owned(), kind.to_owned()),
+            namespace: if of_namespace {
+                name.clone()
+            } else {
+                request.namespace.clone()
+            },
+            name,
+            object: object.map(|object| self.shown(object, definition.as_deref())),
+            old: old.map(|old| self.shown(old, definition.as_deref())),
+            options,
+            dry_run,
+        };
+        webhook::validate(self.server, &attributes, &self.webhook_warnings).await
+    }
+
+    /// The options of a create or update, as webhooks are shown them.
+    fn write_options(&self, kind: &str, dry_run: bool) -> Value {
+        let mut options = json!({ "kind": kind, "apiVersion": "meta.k8s.io/v1" });
+        if dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        for name in ["fieldManager", "fieldValidation"] {
+            if let Some(value) = self.request.parameter(name).filter(|value| !value.is_empty()) {
+                options[name] = value.into();
+            }
+        }
+        options
+    }
+
+    /// Asks the webhooks about the deletion of an object that could be deleted.
+    async fn admit_delete(&self, key: &Key, options: &DeleteOptions) -> Result<(), Status> {
+        if !self.concerns_webhooks() {
+            return Ok(());
+        }
+        let old = {
+            let mut store = self.server.store();
+            let tried = DeleteOptions {
+                dry_run: true,
+                ..options.clone()
+            };
+            store.delete(self.kind, key, &tried)?;
+            store.get(&self.kind.resource(), key).cloned()
+        };
+        self.ask_webhooks(None, old.as_deref(), options.shown(), options.dry_run)
+            .await
+    }
+
+    /// Asks the webhooks, then the admitter.
+    async fn admit(&self, object: Value, old: Option<Value>, dry_run: bool) -> Result<(), Status> {
+        let options = match old {
+            None => self.write_options("CreateOptions", dry_run),
+            Some(_) => self.write_options("UpdateOptions", dry_run),
+        };
+        self.ask_webhooks(Some(&object), old.as_ref(), options, dry_run).await?;
+        let Some(admitter) = self.admitter() else {
+            return Ok(());
+        };
         let request = self.request.clone();
         let review = Review {
             request,
@@ -412,17 +507,16 @@ impl Call<'_> {
     ) -> Result<Arc<Value>, Status> {
         let (resource, key, part) = (self.kind.resource(), self.key(), self.part());
         loop {
-            let Some(admitter) = self.admitter() else {
+            if !self.is_admitted() {
                 return self.server.store().update(self.kind, &key, part, &change, dry_run);
-            };
+            }
             let (old, new) = {
                 let mut store = self.server.store();
                 let old = store.get(&resource, &key).cloned();
                 (old, store.update(self.kind, &key, part, &change, true)?)
             };
             let reviewed = old.as_deref().cloned();
-            self.admit(&*admitter, Arc::unwrap_or_clone(new), reviewed, dry_run)
-                .await?;
+            self.admit(Arc::unwrap_or_clone(new), reviewed, dry_run).await?;
             let mut store = self.server.store();
             if store.get(&resource, &key).map(Arc::as_ptr) == old.as_ref().map(Arc::as_ptr) {
                 return store.update(self.kind, &key, part, &change, dry_run);
@@ -561,8 +655,9 @@ impl Call<'_> {
         Ok(self.rendered(200, form, &changed))
     }
 
-    fn delete(&self, form: Form, body: &[u8]) -> Result<Response, Status> {
+    async fn delete(&self, form: Form, body: &[u8]) -> Result<Response, Status> {
         let options = self.delete_options(body)?;
+        self.admit_delete(&self.key(), &options).await?;
         let deleted = self.server.store().delete(self.kind, &self.key(), &options)?;
         let (object, gone) = match deleted {
             Deleted::Removed(object) => (object, true),
@@ -581,23 +676,22 @@ impl Call<'_> {
         Ok(json_response(200, &success))
     }
 
-    fn delete_collection(&self, form: Form, body: &[u8]) -> Result<Response, Status> {
+    async fn delete_collection(&self, form: Form, body: &[u8]) -> Result<Response, Status> {
         let delete = self.delete_options(body)?;
         let options = ListOptions::parse(self.request)?;
-        let mut store = self.server.store();
-        let list = list::read(&store, self.kind, &options)?;
+        let list = list::read(&self.server.store(), self.kind, &options)?;
         for item in &list.items {
-            match store.delete(
-                self.kind,
-                &Key::new(&self.request.namespace, meta(item, "name")),
-                &delete,
-            ) {
+            let key = Key::new(&self.request.namespace, meta(item, "name"));
+            let deleted = match self.admit_delete(&key, &delete).await {
+                Ok(()) => self.server.store().delete(self.kind, &key, &delete).map(drop),
+                Err(status) => Err(status),
+            };
+            match deleted {
                 // A page of the past may name objects that are gone.
-                Ok(_) | Err(Status { code: 404, .. }) => {}
+                Ok(()) | Err(Status { code: 404, .. }) => {}
                 Err(status) => return Err(status),
             }
         }
-        drop(store);
         Ok(list::respond(self.kind, &self.request.version, form, &list))
     }
 

@@ -502,6 +502,16 @@ fn built_in() -> Vec<Kind> {
             definition,
         ),
         (
+            "admissionregistration.k8s.io/v1",
+            "ValidatingWebhookConfiguration",
+            "validatingwebhookconfigurations",
+            "",
+            Traits {
+                generation: true,
+                ..cluster
+            },
+        ),
+        (
             "apiregistration.k8s.io/v1",
             "APIService",
             "apiservices",

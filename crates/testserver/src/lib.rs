@@ -52,6 +52,7 @@ mod subresource;
 mod table;
 mod unknown;
 mod watch;
+mod webhook;
 
 pub use admitter::{Admitter, Decision, DecisionFuture, Review};
 pub use faults::{Action, Fault, FaultId};

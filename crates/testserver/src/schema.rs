@@ -15,7 +15,17 @@ const REFERENCE: &str = "#/components/schemas/";
 
 /// Lists whose entries are told apart by fields, as upstream's API types say. A strategic merge patch goes by the first of
 /// them, server-side apply by all. `core.v1` stands for `io.k8s.api.core.v1`.
-const KEYED: [(&str, &str, &[&str]); 46] = [
+const KEYED: [(&str, &str, &[&str]); 48] = [
+    (
+        "admissionregistration.v1.ValidatingWebhook",
+        "matchConditions",
+        &["name"],
+    ),
+    (
+        "admissionregistration.v1.ValidatingWebhookConfiguration",
+        "webhooks",
+        &["name"],
+    ),
     ("apps.v1.DaemonSetStatus", "conditions", &["type"]),
     ("apps.v1.DeploymentStatus", "conditions", &["type"]),
     ("apps.v1.ReplicaSetStatus", "conditions", &["type"]),
@@ -131,7 +141,9 @@ struct Schemas {
 
 impl Schemas {
     fn built_in() -> Self {
-        use k8s_openapi::api::{apps, batch, coordination, core, networking, resource, scheduling, storage};
+        use k8s_openapi::api::{
+            admissionregistration, apps, batch, coordination, core, networking, resource, scheduling, storage,
+        };
         use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
         use k8s_openapi::kube_aggregator::pkg::apis::apiregistration;
 
@@ -169,6 +181,7 @@ impl Schemas {
             scheduling::v1::PriorityClass,
             storage::v1::StorageClass,
             apiextensions::v1::CustomResourceDefinition,
+            admissionregistration::v1::ValidatingWebhookConfiguration,
             apiregistration::v1::APIService,
         );
         let mut definitions = generator.take_definitions(true);

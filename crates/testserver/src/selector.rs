@@ -88,6 +88,37 @@ impl Requirement {
     }
 }
 
+/// Whether a `LabelSelector` of an object narrows nothing.
+pub(crate) fn is_empty(selector: &Value) -> bool {
+    let empty = |field: &str| match &selector[field] {
+        Value::Object(labels) => labels.is_empty(),
+        Value::Array(expressions) => expressions.is_empty(),
+        _ => true,
+    };
+    empty("matchLabels") && empty("matchExpressions")
+}
+
+/// Whether a `LabelSelector` of an object selects these labels; an error says what is wrong with it.
+pub(crate) fn selects(selector: &Value, labels: &Value) -> Result<bool, String> {
+    let equal = selector["matchLabels"].as_object().into_iter().flatten();
+    let mut requirements: Vec<Requirement> = equal
+        .map(|(key, value)| Requirement::In(key.clone(), vec![value.as_str().unwrap_or_default().to_owned()]))
+        .collect();
+    for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
+        let key = expression["key"].as_str().unwrap_or_default().to_owned();
+        let values = expression["values"].as_array().into_iter().flatten();
+        let values = values.filter_map(Value::as_str).map(str::to_owned).collect();
+        requirements.push(match expression["operator"].as_str().unwrap_or_default() {
+            "In" => Requirement::In(key, values),
+            "NotIn" => Requirement::NotIn(key, values),
+            "Exists" => Requirement::Exists(key),
+            "DoesNotExist" => Requirement::Missing(key),
+            other => return Err(format!("{other:?} is not a valid label selector operator")),
+        });
+    }
+    Ok(requirements.iter().all(|requirement| requirement.matches(labels)))
+}
+
 fn parse_labels(text: &str) -> Option<Vec<Requirement>> {
     split_outside_parentheses(text)
         .into_iter()

@@ -24,6 +24,7 @@ use crate::selector::Selector;
 use crate::status::Status;
 use crate::store::{DeleteOptions, Deleted, Key, Origin, Part, Store};
 use crate::watch::WatchMode;
+use crate::webhook;
 
 /// How many requests the log keeps.
 const LOG_LIMIT: usize = 100_000;
@@ -41,6 +42,7 @@ struct Shared {
     faults: Mutex<Faults>,
     log: Mutex<VecDeque<RequestInfo>>,
     admitter: Mutex<Option<Arc<dyn Admitter>>>,
+    webhooks: Mutex<webhook::Served>,
     down: AtomicBool,
     user: String,
     minor_version: u32,
@@ -95,6 +97,7 @@ impl Builder {
                 faults: Mutex::new(Faults::new(self.seed)),
                 log: Mutex::new(VecDeque::new()),
                 admitter: Mutex::new(None),
+                webhooks: Mutex::default(),
                 down: AtomicBool::new(false),
                 user: self.user,
                 minor_version: self.minor_version,
@@ -366,6 +369,21 @@ impl TestServer {
     /// Admits everything again.
     pub fn clear_admitter(&self) {
         *self.shared.admitter.lock() = None;
+    }
+
+    /// Serves an admission webhook in this process, so that it obeys paused time: what a ValidatingWebhookConfiguration has at this place,
+    /// `https://HOST[:PORT]` or the Service `NAMESPACE/NAME[:PORT]`, is answered by the router. Paths are the router's business, and no
+    /// certificate is asked for. Any other URL is called over HTTPS.
+    pub fn serve_webhook(&self, place: &str, router: Router) {
+        self.shared.webhooks.lock().insert(webhook::authority_of(place), router);
+    }
+
+    pub(crate) fn served_webhook(&self, authority: &str) -> Option<Router> {
+        self.shared.webhooks.lock().get(authority).cloned()
+    }
+
+    pub(crate) fn user(&self) -> &str {
+        &self.shared.user
     }
 
     pub(crate) fn current_admitter(&self) -> Option<Arc<dyn Admitter>> {

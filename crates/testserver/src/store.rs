@@ -19,6 +19,7 @@ use crate::random::Random;
 use crate::selector::Selector;
 use crate::status::Status;
 use crate::watch::{WatchMode, Watchers};
+use crate::webhook;
 
 const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
 
@@ -79,6 +80,25 @@ pub(crate) struct DeleteOptions {
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
     pub(crate) dry_run: bool,
+}
+
+impl DeleteOptions {
+    /// As webhooks are shown them.
+    pub(crate) fn shown(&self) -> Value {
+        let mut shown = json!({ "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1" });
+        if let Some(grace) = self.grace {
+            shown["gracePeriodSeconds"] = grace.into();
+        }
+        for (name, wanted) in [("uid", &self.uid), ("resourceVersion", &self.resource_version)] {
+            if let Some(wanted) = wanted {
+                shown["preconditions"][name] = wanted.as_str().into();
+            }
+        }
+        if self.dry_run {
+            shown["dryRun"] = json!(["All"]);
+        }
+        shown
+    }
 }
 
 /// What a deletion did.
@@ -192,6 +212,11 @@ impl Store {
     pub(crate) fn events_after(&self, revision: u64) -> impl Iterator<Item = &Event> {
         self.history
             .range(self.history.partition_point(|event| event.revision <= revision)..)
+    }
+
+    /// A uid that nothing has yet.
+    pub(crate) fn new_uid(&mut self) -> String {
+        self.random.uuid()
     }
 
     /// How many objects a namespace has; an empty namespace means all of them.
@@ -321,7 +346,7 @@ impl Store {
             defaults::apply(&resource.to_string(), &mut object);
         }
         object::default_on_create(&resource.to_string(), &mut object);
-        check_quota(kind, &key.name, &object)?;
+        check_content(kind, &key.name, &object)?;
         if self.get(&resource, &key).is_some() {
             return Err(Status::already_exists(&resource, &key.name));
         }
@@ -398,7 +423,7 @@ impl Store {
             let generation = current["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             object::set_meta(&mut wanted, "generation", generation.into());
         }
-        check_quota(kind, &key.name, &wanted)?;
+        check_content(kind, &key.name, &wanted)?;
         if part == Part::Main && is_pod(kind) {
             let causes = pod_update::forbidden(&current["spec"], &wanted["spec"]);
             if !causes.is_empty() {
@@ -628,7 +653,12 @@ fn check_shape(object: &Value) -> Result<(), Status> {
     ))
 }
 
-fn check_quota(kind: &Kind, name: &str, object: &Value) -> Result<(), Status> {
+/// Validates the kinds that others here rely on.
+fn check_content(kind: &Kind, name: &str, object: &Value) -> Result<(), Status> {
+    let causes = webhook::invalid(&kind.resource(), object);
+    if !causes.is_empty() {
+        return Err(Status::invalid(&kind.qualified(), name, &causes));
+    }
     if kind.group.is_empty() && kind.plural == "resourcequotas" {
         if let Some(why) = object::undecodable_quota(object) {
             return Err(Status::bad_request(format!(

@@ -387,6 +387,10 @@ fn built_in(resource: &str) -> BuiltIn {
                 ]
             },
         ),
+        "validatingwebhookconfigurations.admissionregistration.k8s.io" => (&["Name", "Webhooks", "Age"], |o, now| {
+            let webhooks = o["webhooks"].as_array().map_or(0, Vec::len);
+            vec![name(o), webhooks.into(), age(o, now)]
+        }),
         "apiservices.apiregistration.k8s.io" => (&["Name", "Service", "Available", "Age"], |o, now| {
             let service = match &o["spec"]["service"] {
                 Value::Object(service) => {
