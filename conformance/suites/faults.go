@@ -1,6 +1,7 @@
 package suites
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -289,6 +290,33 @@ func (f *faults) note(format string, args ...any) {
 	f.row.notes = append(f.row.notes, fmt.Sprintf(format, args...))
 }
 
+// inForce waits until kube-apiserver's plugin knows all quotas made so far, since it learns of them in their order: until then it lets pass
+// without a charge what they limit.
+func (f *faults) inForce(ctx context.Context, namespace string) error {
+	const quotas = "/resourcequotas"
+	root := "/api/v1/namespaces/" + namespace
+	probe := objects.M{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": objects.M{"name": "probe"},
+		"spec": objects.M{"hard": objects.M{"secrets": "0"}}}
+	if _, err := f.c.Admin.Create(ctx, root+quotas, probe); err != nil {
+		return err
+	}
+	secret := objects.M{"apiVersion": "v1", "kind": "Secret", "metadata": objects.M{"name": "probe"}}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		_, err := f.c.Admin.Create(ctx, root+"/secrets?dryRun=All", secret)
+		if err != nil && strings.Contains(err.Error(), "exceeded quota: probe") {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("kube-apiserver does not enforce a new quota: %w", cmp.Or(err, errors.New("a secret that exceeds it may be made")))
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	_, err := f.c.Admin.Delete(ctx, root+quotas+"/probe", 0)
+	return err
+}
+
 // try carries a scenario out and judges it.
 func (f *faults) try(ctx context.Context, s *scenario, number int) (err error) {
 	f.scenario, f.number, f.after, f.breachesTold = s, number, nil, false
@@ -324,6 +352,9 @@ func (f *faults) try(ctx context.Context, s *scenario, number int) (err error) {
 	}
 	if _, err := f.settled(ctx, time.Now(), 30*time.Second, nil); err != nil {
 		f.check("new quotas", err)
+	}
+	if err := f.inForce(ctx, f.namespaces[len(f.namespaces)-1]); err != nil {
+		return err
 	}
 	f.startLoad(ctx)
 	if err := sleep(ctx, 3*time.Second); err != nil {

@@ -229,10 +229,9 @@ impl<'a> Batch<'a> {
                 break plan;
             };
             next = write.quota + 1;
-            let quota = &mut look.quotas[write.quota];
-            let outcome = self.write(write, quota).await;
+            let outcome = self.write(write, &look.quotas[write.quota]).await;
             if self.settle(write, outcome) {
-                let used = quota.status.used.get_or_insert_default();
+                let used = look.quotas[write.quota].status.used.get_or_insert_default();
                 for (name, value) in &write.used {
                     used.insert(name.clone(), value.clone());
                 }

@@ -327,6 +327,57 @@ async fn several_quotas_are_all_charged_or_none() {
     );
 }
 
+/// Who can't be charged by one quota is not charged by those after it: what is charged in vain is held against the namespace for a while.
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_can_not_be_written_has_nothing_charged_elsewhere() {
+    let server = of_pods("5", "0");
+    add_quota(
+        &server,
+        "r",
+        &json!({"pods": "5", "configmaps": "5"}),
+        &json!({"pods": "0", "configmaps": "0"}),
+    );
+    let replica = Replica::start(&server).await;
+    server.fault(Fault::new(Action::Conflict).verb("patch").name("q"));
+    let mut other = create("c", "1");
+    other["resource"]["resource"] = "configmaps".into();
+    let (pod, configmap) = (create("p", "1"), other);
+    let (pod, configmap) = tokio::join!(replica.ask(&pod), replica.ask(&configmap));
+    assert_eq!((outcome(&pod), outcome(&configmap)), (429, 200));
+    replica.drain.wait(TIMEOUT).await.unwrap();
+    assert_eq!(used(&server, "q"), json!({"pods": "0"}));
+    assert_eq!(used(&server, "r"), json!({"pods": "0", "configmaps": "1"}));
+    assert_eq!(replica.metric("kubequota_admission_compensations_total"), 0.0);
+}
+
+/// Two replicas, two quotas, room for one: one gets it, and neither charges in vain.
+#[tokio::test(start_paused = true)]
+async fn one_of_two_gets_the_last_place() {
+    for seed in 0..50 {
+        let server = TestServer::builder().seed(seed).build();
+        for quota in ["q", "r"] {
+            add_quota(&server, quota, &json!({"pods": "1"}), &json!({"pods": "0"}));
+        }
+        let replicas = [Replica::start(&server).await, Replica::start(&server).await];
+        server.fault(Fault::new(Action::Delay(Duration::from_millis(3))).chance(0.5));
+        server.fault(Fault::new(Action::DelayAnswer(Duration::from_millis(4))).chance(0.5));
+        let requests = [create("a", "1"), create("b", "1")];
+        let answers = tokio::join!(replicas[0].ask(&requests[0]), replicas[1].ask(&requests[1]));
+        let mut outcomes = [outcome(&answers.0), outcome(&answers.1)];
+        outcomes.sort_unstable();
+        assert_eq!(outcomes, [200, 403], "seed {seed}");
+        for replica in &replicas {
+            replica.drain.wait(TIMEOUT).await.unwrap();
+            let compensations = replica.metric("kubequota_admission_compensations_total");
+            assert_eq!(compensations, 0.0, "seed {seed}");
+        }
+        assert_eq!(
+            (used(&server, "q"), used(&server, "r")),
+            (json!({"pods": "1"}), json!({"pods": "1"}))
+        );
+    }
+}
+
 /// The second quota is full, which only a live read can tell: the first gets back what it was charged.
 #[tokio::test(start_paused = true)]
 async fn what_was_charged_before_a_refusal_is_given_back() {

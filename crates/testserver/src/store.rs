@@ -655,7 +655,7 @@ fn check_shape(object: &Value) -> Result<(), Status> {
 
 /// Validates the kinds that others here rely on.
 fn check_content(kind: &Kind, name: &str, object: &Value) -> Result<(), Status> {
-    let causes = webhook::invalid(&kind.resource(), object);
+    let causes = webhook::invalid(kind, object);
     if !causes.is_empty() {
         return Err(Status::invalid(&kind.qualified(), name, &causes));
     }
