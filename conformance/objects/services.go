@@ -11,7 +11,8 @@ func (g *generator) services() {
 		return made
 	}
 	// Explicit ports must differ over the whole cluster; a namespace's last letter keeps them apart.
-	explicit := 31000 + 10*int(g.namespace[len(g.namespace)-1]-'a')
+	// The lowest ports of the range are the last that the server gives out by itself.
+	explicit := 30000 + 10*int(g.namespace[len(g.namespace)-1]-'a')
 
 	services := map[string]M{
 		"cluster-ip":     {"ports": ports(1 + g.random.IntN(3))},

@@ -51,7 +51,7 @@ var scenarios = []scenario{
 	{name: "forbidden-kind", what: "the controller restarts and may not list one kind", slow: true, healing: 60 * time.Second, run: forbiddenKind},
 	{name: "aggregated-api", what: "the controller restarts while an aggregated API is unavailable", slow: true, run: aggregated},
 	{name: "failed-creates", what: "creates fail after they were charged: names that are taken, objects too large for etcd", run: failedCreates},
-	{name: "bursts", what: "200 creates at once, at the limit", run: bursts},
+	{name: "bursts", what: "200 creates at once, at the limit", slow: true, run: bursts},
 	{name: "pods-end", what: "pods finish, are evicted, are deleted with a grace that runs out", run: podsEnd},
 	{name: "edits", what: "limits and scopeSelectors are edited under load", run: edits},
 	{name: "new-quotas", what: "quotas are deleted and made under load: kube-apiserver admits for a moment what they don't limit yet", run: newQuotas},
