@@ -26,6 +26,7 @@ var All = []Suite{
 	faultsSuite,
 	e2eEmbedded,
 	e2eEnforce,
+	admissionFaults,
 }
 
 // Suite is something that passes or fails.
