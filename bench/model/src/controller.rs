@@ -8,7 +8,7 @@ use kubequota_core::pending::Tick;
 use kubequota_core::registry::KindId;
 use kubequota_core::{Object, QuotaKey};
 
-use crate::history::{Event, History, Rule};
+use crate::history::{Event, History, ListCall, NamespaceListCall, Rule};
 use crate::judge::{Books, Errand};
 use crate::paths::Path;
 use crate::plot::{Act, GRACE, Ms, Plot};
@@ -357,50 +357,24 @@ impl History {
                 if let Some(controller) = self.connected(who, kind, connection) {
                     let id = controller.watched(kind).id;
                     controller.accounts.list_began(id);
-                    self.after(
-                        delay,
-                        Event::AnswerList {
-                            who,
-                            kind,
-                            connection,
-                            sent: (now, tick),
-                        },
-                    );
-                }
-            }
-            Event::AnswerList {
-                who,
-                kind,
-                connection,
-                sent,
-            } => {
-                let delay = self.latency(self.plot.slow_lists, 8_000);
-                let all = self.objects.values().filter(|object| object.kind == kind);
-                let mut first: Vec<Stored> = all.cloned().collect();
-                let second = first.split_off(first.len() / 2);
-                let (revision, pages) = (self.revision, vec![first, second]);
-                self.after(
-                    delay,
-                    Event::ListPages {
+                    let call = ListCall {
                         who,
                         kind,
                         connection,
-                        sent,
-                        revision,
-                        pages,
-                    },
-                );
+                        sent: (now, tick),
+                    };
+                    self.after(delay, Event::AnswerList(call));
+                }
             }
-            Event::ListPages {
-                who,
-                kind,
-                connection,
-                sent,
-                revision,
-                pages,
-            } => {
-                self.page_comes(who, kind, connection, sent, revision, pages);
+            Event::AnswerList(call) => {
+                let delay = self.latency(self.plot.slow_lists, 8_000);
+                let all = self.objects.values().filter(|object| object.kind == call.kind);
+                let mut first: Vec<Stored> = all.cloned().collect();
+                let second = first.split_off(first.len() / 2);
+                let (revision, pages) = (self.revision, vec![first, second]);
+                self.after(delay, Event::ListPages { call, revision, pages });
             }
+            Event::ListPages { call, revision, pages } => self.page_comes(call, revision, pages),
             Event::ListClasses { who, incarnation } => self.classes_come(who, incarnation),
             Event::Class {
                 who,
@@ -417,40 +391,15 @@ impl History {
                 self.busy = now;
                 self.note_all_found(who);
             }
-            Event::AnswerNamespaceList {
-                who,
-                incarnation,
-                kind,
-                in_namespace,
-                sent,
-            } => {
+            Event::AnswerNamespaceList(call) => {
                 let delay = self.latency(self.plot.slow_lists, 8_000);
                 let fails = !self.is_calm() && self.chance.percent(self.plot.failing_lists);
-                let of_kind = |object: &&Stored| object.kind == kind && object.namespace == in_namespace;
+                let of_kind = |object: &&Stored| object.kind == call.kind && object.namespace == call.in_namespace;
                 let answer =
                     (!fails).then(|| (self.revision, self.objects.values().filter(of_kind).cloned().collect()));
-                self.after(
-                    delay,
-                    Event::NamespaceList {
-                        who,
-                        incarnation,
-                        kind,
-                        in_namespace,
-                        sent,
-                        answer,
-                    },
-                );
+                self.after(delay, Event::NamespaceList { call, answer });
             }
-            Event::NamespaceList {
-                who,
-                incarnation,
-                kind,
-                in_namespace,
-                sent,
-                answer,
-            } => {
-                self.namespace_list_comes(who, incarnation, kind, in_namespace, sent, answer.as_ref());
-            }
+            Event::NamespaceList { call, answer } => self.namespace_list_comes(call, answer.as_ref()),
             Event::Write {
                 who,
                 incarnation,
@@ -583,15 +532,13 @@ impl History {
         self.busy = self.now;
     }
 
-    fn page_comes(
-        &mut self,
-        who: usize,
-        kind: Kind,
-        connection: u64,
-        sent: (Ms, Tick),
-        revision: u64,
-        mut pages: Vec<Vec<Stored>>,
-    ) {
+    fn page_comes(&mut self, call: ListCall, revision: u64, mut pages: Vec<Vec<Stored>>) {
+        let ListCall {
+            who,
+            kind,
+            connection,
+            sent,
+        } = call;
         let (tick, time, now) = (self.tick(), server_time(self.now), self.now);
         let fails = !self.is_calm() && self.chance.percent(self.plot.failing_lists);
         let objects: Vec<Object> = pages[0].iter().map(|object| object.object(&mut self.views)).collect();
@@ -622,17 +569,7 @@ impl History {
             let slow = if awaits_evidence { 80 } else { self.plot.slow_lists };
             self.say(|_| format!("controller {who}: list of all {kind:?}s at r{revision}: {page:?} and more"));
             let delay = self.latency(slow, 8_000);
-            self.after(
-                delay,
-                Event::ListPages {
-                    who,
-                    kind,
-                    connection,
-                    sent,
-                    revision,
-                    pages,
-                },
-            );
+            self.after(delay, Event::ListPages { call, revision, pages });
             self.note_clouds(who);
             return;
         }
@@ -684,15 +621,14 @@ impl History {
         self.note_all_found(who);
     }
 
-    fn namespace_list_comes(
-        &mut self,
-        who: usize,
-        incarnation: u64,
-        kind: Kind,
-        in_namespace: usize,
-        sent: Ms,
-        answer: Option<&(u64, Vec<Stored>)>,
-    ) {
+    fn namespace_list_comes(&mut self, call: NamespaceListCall, answer: Option<&(u64, Vec<Stored>)>) {
+        let NamespaceListCall {
+            who,
+            incarnation,
+            kind,
+            in_namespace,
+            sent,
+        } = call;
         let (tick, time, now) = (self.tick(), server_time(self.now), self.now);
         let space = namespace(in_namespace);
         self.say(|_| format!("controller {who}: list of {kind:?}s in {space}, sent at {sent}, answers {answer:?}"));
@@ -845,16 +781,14 @@ impl History {
                 self.after(soon, Event::Act(Act::BreakObjects { who, kind }));
             }
             self.say(|_| format!("controller {who}: list of {kind:?}s in {} is sent", key.namespace));
-            self.after(
-                delay,
-                Event::AnswerNamespaceList {
-                    who,
-                    incarnation,
-                    kind,
-                    in_namespace,
-                    sent: now,
-                },
-            );
+            let call = NamespaceListCall {
+                who,
+                incarnation,
+                kind,
+                in_namespace,
+                sent: now,
+            };
+            self.after(delay, Event::AnswerNamespaceList(call));
         }
         if let Some(write) = plan.write {
             self.send(who, write);

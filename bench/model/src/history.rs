@@ -27,6 +27,25 @@ pub(crate) enum Rule {
     Upstream,
 }
 
+/// A list of all objects of a kind that a controller has asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListCall {
+    pub(crate) who: usize,
+    pub(crate) kind: Kind,
+    pub(crate) connection: u64,
+    pub(crate) sent: (Ms, Tick),
+}
+
+/// A list of those of one namespace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamespaceListCall {
+    pub(crate) who: usize,
+    pub(crate) incarnation: u64,
+    pub(crate) kind: Kind,
+    pub(crate) in_namespace: usize,
+    pub(crate) sent: Ms,
+}
+
 #[derive(Debug)]
 pub(crate) enum Event {
     Act(Act),
@@ -80,17 +99,9 @@ pub(crate) enum Event {
         kind: Kind,
         connection: u64,
     },
-    AnswerList {
-        who: usize,
-        kind: Kind,
-        connection: u64,
-        sent: (Ms, Tick),
-    },
+    AnswerList(ListCall),
     ListPages {
-        who: usize,
-        kind: Kind,
-        connection: u64,
-        sent: (Ms, Tick),
+        call: ListCall,
         revision: u64,
         pages: Vec<Vec<Stored>>,
     },
@@ -104,19 +115,9 @@ pub(crate) enum Event {
         incarnation: u64,
         carries: bool,
     },
-    AnswerNamespaceList {
-        who: usize,
-        incarnation: u64,
-        kind: Kind,
-        in_namespace: usize,
-        sent: Ms,
-    },
+    AnswerNamespaceList(NamespaceListCall),
     NamespaceList {
-        who: usize,
-        incarnation: u64,
-        kind: Kind,
-        in_namespace: usize,
-        sent: Ms,
+        call: NamespaceListCall,
         answer: Option<(u64, Vec<Stored>)>,
     },
     /// A write reaches the server; `answer_in` says how long its answer takes, if that comes in time.

@@ -208,7 +208,7 @@ impl<'a> Batch<'a> {
         let mut stuck = vec![false; self.cases.len()];
         // The quotas before this one have had their write.
         let mut next = 0;
-        let Plan { allowed, refused, .. } = loop {
+        let Plan { allowed, refused, .. } = 'planned: loop {
             let plan = self.plan(&look, &stuck);
             let is_charged = |case: CaseId, raise: &Raise| {
                 let uid = &look.quotas[raise.quota].uid;
@@ -225,12 +225,13 @@ impl<'a> Batch<'a> {
                 }
                 continue;
             }
-            let Some(write) = plan.writes.iter().find(|write| write.quota >= next) else {
-                break plan;
-            };
-            next = write.quota + 1;
-            let outcome = self.write(write, &look.quotas[write.quota]).await;
-            if self.settle(write, outcome) {
+            let done = next;
+            for write in plan.writes.iter().filter(|write| write.quota >= done) {
+                next = write.quota + 1;
+                let outcome = self.write(write, &look.quotas[write.quota]).await;
+                if !self.settle(write, outcome) {
+                    continue 'planned;
+                }
                 let used = look.quotas[write.quota].status.used.get_or_insert_default();
                 for (name, value) in &write.used {
                     used.insert(name.clone(), value.clone());
@@ -238,6 +239,7 @@ impl<'a> Batch<'a> {
                 // A write that landed at its revision proves what it was worked out from.
                 look.certain[write.quota] = true;
             }
+            break plan;
         };
         for (case, raises) in allowed {
             let charged = raises

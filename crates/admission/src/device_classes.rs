@@ -76,17 +76,7 @@ impl Sink<DeviceClass> for DeviceClassSink {
             Update::ListEnded(_) => {
                 let listed = std::mem::take(&mut self.listing);
                 self.engine.update_device_classes(|inventory, now| {
-                    let gone: Vec<String> = inventory
-                        .device_classes()
-                        .filter(|class| !listed.contains_key(*class))
-                        .map(str::to_owned)
-                        .collect();
-                    for class in gone {
-                        inventory.remove_device_class(&class, now);
-                    }
-                    for (class, extended) in &listed {
-                        inventory.set_device_class(class, extended.as_deref(), now);
-                    }
+                    inventory.list_device_classes(&listed, now);
                 });
             }
             Update::Applied(class) => {

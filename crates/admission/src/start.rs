@@ -7,7 +7,7 @@ use kubequota_cluster::monitor::{Failure, Sink, Update};
 use kubequota_cluster::{ApiResource, Cluster, Monitor, MonitorOptions, QuotaCache};
 use kubequota_core::decision::LimitedResources;
 use kubequota_core::{FieldError, Metadata, Quota};
-use kubequota_shell::{AdmissionMetrics, Drain, Liveness, Metrics, Readiness, ReadyGate};
+use kubequota_shell::{AdmissionMetrics, Readiness, ReadyGate, Shell};
 use kubequota_wire::json::Quotas;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -49,21 +49,6 @@ pub struct Options {
     pub configuration: configuration::Options,
 }
 
-/// What the webhook is part of.
-#[derive(Clone)]
-pub struct Parts {
-    /// The server.
-    pub cluster: Cluster,
-    /// Where figures go.
-    pub metrics: Metrics,
-    /// Where it says that it is ready, and for what it waits.
-    pub readiness: Readiness,
-    /// Where it shows that it lives.
-    pub liveness: Liveness,
-    /// When to end, and who is still busy then.
-    pub drain: Drain,
-}
-
 /// Why the webhook could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -80,7 +65,8 @@ pub enum StartError {
 
 /// A webhook that listens, and answers once it runs.
 pub struct Webhook {
-    parts: Parts,
+    cluster: Cluster,
+    shell: Shell,
     server: HttpsServer,
     engine: Arc<Engine>,
     quotas: Arc<QuotaCache>,
@@ -94,23 +80,24 @@ impl Webhook {
     ///
     /// # Errors
     /// What is wrong with the certificates, or the address.
-    pub async fn start(options: Options, parts: Parts) -> Result<Self, StartError> {
+    pub async fn start(options: Options, cluster: Cluster, shell: Shell) -> Result<Self, StartError> {
         let certificates = match options.certificates {
             CertificateOptions::Files(files) => files.follow()?,
-            CertificateOptions::Own(own) => own.keep(parts.cluster.clone()).await?,
+            CertificateOptions::Own(own) => own.keep(cluster.clone()).await?,
         };
         let clients = options.clients.map(ClientOptions::follow).transpose()?;
         let server = HttpsServer::bind(options.https, certificates.clone(), clients).await?;
         let quotas = QuotaCache::new();
         let engine = Engine::new(engine::Parts {
-            cluster: parts.cluster.clone(),
+            cluster: cluster.clone(),
             quotas: quotas.clone(),
             limited: options.limited.clone(),
-            metrics: AdmissionMetrics::register(&parts.metrics.registry),
-            drain: parts.drain.clone(),
+            metrics: AdmissionMetrics::register(&shell.metrics.registry),
+            drain: shell.drain.clone(),
         });
         Ok(Webhook {
-            parts,
+            cluster,
+            shell,
             server,
             engine,
             quotas,
@@ -124,7 +111,8 @@ impl Webhook {
     /// not by a failure (which starts the drain).
     pub async fn run(self) -> bool {
         let Webhook {
-            parts,
+            cluster,
+            shell,
             server,
             engine,
             quotas,
@@ -132,13 +120,12 @@ impl Webhook {
             limited,
             configuration,
         } = self;
-        let Parts {
-            cluster,
+        let Shell {
             readiness,
             liveness,
             drain,
             ..
-        } = parts;
+        } = shell;
         let heartbeat = liveness.heartbeat("webhook", STALE);
         let working = drain.guard("webhook");
         tracing::info!(address = %server.local_addr(), "starting the admission webhook");

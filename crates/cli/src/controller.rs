@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ArgAction;
-use kubequota_controller::{Options, Parts};
+use kubequota_controller::Options;
 
 use crate::process::{self, EXIT_CODES, Ended, Process, ProcessArgs, duration};
 
@@ -81,14 +81,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// The controller as part of a process.
 pub(crate) async fn control(options: Options, process: Process) -> Ended {
-    let parts = Parts {
-        cluster: process.cluster,
-        metrics: process.metrics,
-        readiness: process.readiness,
-        liveness: process.liveness,
-        drain: process.drain,
-    };
-    Ended::by(kubequota_controller::run(options, parts).await)
+    Ended::by(kubequota_controller::run(options, process.cluster, process.shell).await)
 }
 
 #[cfg(test)]

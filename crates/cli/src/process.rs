@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use kubequota_cluster::{ClientOptions, Cluster};
-use kubequota_shell::{
-    Drain, Endpoints, Liveness, LogFormat, Metrics, Readiness, ReadyGate, Server, ServerOptions, logs,
-};
+use kubequota_shell::{Endpoints, LogFormat, ReadyGate, Server, ServerOptions, Shell, logs};
 
 use crate::output::BAD_INPUT;
 
@@ -102,10 +100,7 @@ fn qps(text: &str) -> Result<f32, String> {
 #[derive(Clone)]
 pub(crate) struct Process {
     pub(crate) cluster: Cluster,
-    pub(crate) metrics: Metrics,
-    pub(crate) readiness: Readiness,
-    pub(crate) liveness: Liveness,
-    pub(crate) drain: Drain,
+    pub(crate) shell: Shell,
     /// Until this is ready nothing is.
     started: Arc<ReadyGate>,
 }
@@ -175,12 +170,12 @@ async fn serve<F>(args: &ProcessArgs, work: impl FnOnce(Process) -> F + Send + '
 where
     F: Future<Output = Ended> + Send + 'static,
 {
-    let drain = Drain::new();
+    let shell = Shell::new(env!("CARGO_PKG_VERSION"));
+    let drain = shell.drain.clone();
     if let Err(error) = kubequota_shell::drain::watch_signals(&drain) {
         tracing::error!("{error}");
         return ExitCode::FAILURE;
     }
-    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
     let client = ClientOptions {
         kubeconfig: args.kubeconfig.clone(),
         context: args.context.clone(),
@@ -188,21 +183,23 @@ where
         burst: args.kube_api_burst,
         ..ClientOptions::default()
     };
-    let cluster = match Cluster::connect(&client, |host| metrics.rest_client.layer(host)).await {
+    let cluster = match Cluster::connect(&client, |host| shell.metrics.rest_client.layer(host)).await {
         Ok(cluster) => cluster,
         Err(error) => {
             tracing::error!("{error}");
             return ExitCode::from(BAD_INPUT);
         }
     };
-    let endpoints = Endpoints::new(metrics.registry.clone(), drain.clone());
+    let endpoints = Endpoints {
+        readiness: shell.readiness.clone(),
+        liveness: shell.liveness.clone(),
+        registry: shell.metrics.registry.clone(),
+        drain: drain.clone(),
+    };
     let process = Process {
         cluster,
-        metrics,
-        readiness: endpoints.readiness.clone(),
-        liveness: endpoints.liveness.clone(),
-        drain: drain.clone(),
-        started: Arc::new(endpoints.readiness.register("started")),
+        started: Arc::new(shell.readiness.register("started")),
+        shell,
     };
     let options = ServerOptions {
         bind_address: args.bind_address,

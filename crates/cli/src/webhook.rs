@@ -9,7 +9,7 @@ use clap::ArgAction;
 use kubequota_admission::certificates::{ClientOptions, FileOptions, OwnOptions};
 use kubequota_admission::configuration::{self, Address};
 use kubequota_admission::serve::HttpsOptions;
-use kubequota_admission::start::{CertificateOptions, Options, Parts, Webhook};
+use kubequota_admission::start::{CertificateOptions, Options, Webhook};
 use kubequota_core::decision::LimitedResources;
 use kubequota_wire::configuration::{self as limits, ConfigurationError, Source};
 
@@ -210,7 +210,7 @@ pub(crate) fn run_both(args: &RunArgs) -> ExitCode {
         let both = async {
             let webhook = async {
                 let told = webhook.run().await;
-                parts.drain.start();
+                parts.shell.drain.start();
                 told
             };
             let (told, controlled) = tokio::join!(webhook, control(controller, parts.clone()));
@@ -226,19 +226,12 @@ async fn prepare(options: Result<Options, ArgumentError>, process: &Process) -> 
         tracing::error!("{error}");
         Ended::Unusable
     })?;
-    let parts = Parts {
-        cluster: process.cluster.clone(),
-        metrics: process.metrics.clone(),
-        readiness: process.readiness.clone(),
-        liveness: process.liveness.clone(),
-        drain: process.drain.clone(),
-    };
     // A CA of its own may have to wait for the server; a signal ends that.
     tokio::select! {
-        webhook = Webhook::start(options, parts) => webhook.map_err(|error| {
+        webhook = Webhook::start(options, process.cluster.clone(), process.shell.clone()) => webhook.map_err(|error| {
             tracing::error!("{error}");
             Ended::Unusable
         }),
-        () = process.drain.signal() => Err(Ended::Told),
+        () = process.shell.drain.signal() => Err(Ended::Told),
     }
 }

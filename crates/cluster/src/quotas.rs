@@ -46,7 +46,6 @@ type Read = (Metadata, Result<Quota, FieldError>);
 #[derive(Debug)]
 pub struct QuotaCache {
     quotas: RwLock<Quotas>,
-    changed: watch::Sender<u64>,
     limits_changed: watch::Sender<u64>,
     synced: watch::Sender<bool>,
 }
@@ -64,7 +63,6 @@ impl Default for QuotaCache {
     fn default() -> Self {
         QuotaCache {
             quotas: RwLock::default(),
-            changed: watch::Sender::new(0),
             limits_changed: watch::Sender::new(0),
             synced: watch::Sender::new(false),
         }
@@ -90,14 +88,7 @@ impl QuotaCache {
         self.synced.subscribe()
     }
 
-    /// Tells when something in here has changed.
-    #[must_use]
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
-    }
-
-    /// Tells when a quota has come or gone, or limits other names than before: seldom, where [`QuotaCache::changes`] tells of every
-    /// charge.
+    /// Tells when a quota has come or gone, or limits other names than before.
     #[must_use]
     pub fn limits_changes(&self) -> watch::Receiver<u64> {
         self.limits_changed.subscribe()
@@ -135,7 +126,7 @@ impl QuotaCache {
                 quota: Ok(Arc::new(quota)),
                 own_write: true,
             };
-            quotas.see(&key, known)
+            quotas.see(&key, known);
         });
     }
 
@@ -144,14 +135,12 @@ impl QuotaCache {
         let revision = Revision::parse(revision);
         let names: HashSet<String> = listed.iter().map(|(metadata, _)| metadata.name.clone()).collect();
         self.change(|quotas| {
-            let mut changed = false;
             for read in listed {
-                changed |= quotas.see_read(read);
+                quotas.see_read(read);
             }
-            changed
-                | quotas.forget(revision, |key| {
-                    &*key.namespace == namespace && !names.contains(&*key.name)
-                })
+            quotas.forget(revision, |key| {
+                &*key.namespace == namespace && !names.contains(&*key.name)
+            });
         });
     }
 
@@ -164,14 +153,12 @@ impl QuotaCache {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Quotas) -> bool) {
-        let (changed, limits) = {
+    fn change(&self, change: impl FnOnce(&mut Quotas)) {
+        let limits = {
             let mut quotas = self.quotas.write();
-            (change(&mut quotas), quotas.limits)
+            change(&mut quotas);
+            quotas.limits
         };
-        if changed {
-            self.changed.send_modify(|count| *count += 1);
-        }
         self.limits_changed.send_if_modified(|told| {
             // Another change may have told of this one already.
             let is_news = *told < limits;
@@ -182,17 +169,17 @@ impl QuotaCache {
 }
 
 impl Quotas {
-    fn see_read(&mut self, (metadata, quota): Read) -> bool {
+    fn see_read(&mut self, (metadata, quota): Read) {
         let known = Known {
             quota: quota.map(Arc::new),
             own_write: false,
             revision: Revision::parse(&metadata.resource_version),
         };
-        self.see(&key(&metadata), known)
+        self.see(&key(&metadata), known);
     }
 
-    /// Takes in what is newer than what is known; whether it was.
-    fn see(&mut self, key: &QuotaKey, known: Known) -> bool {
+    /// Takes in what is newer than what is known.
+    fn see(&mut self, key: &QuotaKey, known: Known) {
         let names = self.by_namespace.entry(key.namespace.clone()).or_default();
         let is_news = match names.get(&key.name) {
             // Revisions that can't be compared are taken in the order they come.
@@ -207,11 +194,10 @@ impl Quotas {
         } else if names.is_empty() {
             self.by_namespace.remove(&key.namespace);
         }
-        is_news
     }
 
     /// Forgets those of these that are not newer than `revision`.
-    fn forget(&mut self, revision: Option<Revision>, gone: impl Fn(&QuotaKey) -> bool) -> bool {
+    fn forget(&mut self, revision: Option<Revision>, gone: impl Fn(&QuotaKey) -> bool) {
         let mut changed = false;
         self.by_namespace.retain(|namespace, names| {
             names.retain(|name, known| {
@@ -227,7 +213,21 @@ impl Quotas {
             !names.is_empty()
         });
         self.limits += u64::from(changed);
-        changed
+    }
+
+    fn forget_one(&mut self, key: &QuotaKey, revision: Option<Revision>) {
+        let Some(names) = self.by_namespace.get_mut(&key.namespace) else {
+            return;
+        };
+        let newer = |known: &Known| known.revision.is_some() && known.revision > revision;
+        if names.get(&key.name).is_none_or(newer) {
+            return;
+        }
+        names.remove(&key.name);
+        if names.is_empty() {
+            self.by_namespace.remove(&key.namespace);
+        }
+        self.limits += 1;
     }
 
     fn advance(&mut self, revision: &str) -> Option<Revision> {
@@ -255,27 +255,25 @@ impl Sink<Read> for QuotaCacheSink {
             Update::ListBegan(_) => self.seen.clear(),
             Update::Page(_, page) => {
                 self.seen.extend(page.iter().map(|(metadata, _)| key(metadata)));
-                self.cache.change(|quotas| {
-                    page.into_iter()
-                        .fold(false, |changed, read| quotas.see_read(read) | changed)
-                });
+                self.cache
+                    .change(|quotas| page.into_iter().for_each(|read| quotas.see_read(read)));
             }
             Update::ListEnded(listed) => {
                 let seen = std::mem::take(&mut self.seen);
                 self.cache.change(|quotas| {
                     let revision = quotas.advance(&listed.revision);
-                    quotas.forget(revision, |key| !seen.contains(key))
+                    quotas.forget(revision, |key| !seen.contains(key));
                 });
                 self.cache.synced.send_replace(true);
             }
             Update::Applied(read) => self.cache.change(|quotas| {
                 quotas.advance(&read.0.resource_version);
-                quotas.see_read(read)
+                quotas.see_read(read);
             }),
             Update::Deleted((metadata, _)) => self.cache.change(|quotas| {
                 let revision = quotas.advance(&metadata.resource_version);
                 let gone = key(&metadata);
-                quotas.forget_one(&gone, revision)
+                quotas.forget_one(&gone, revision);
             }),
             Update::Bookmark(revision) => {
                 self.cache.quotas.write().advance(&revision);
@@ -283,24 +281,6 @@ impl Sink<Read> for QuotaCacheSink {
             // What is known stays good: every write is guarded by its revision.
             Update::Failed(_) | Update::Recovered => {}
         }
-    }
-}
-
-impl Quotas {
-    fn forget_one(&mut self, key: &QuotaKey, revision: Option<Revision>) -> bool {
-        let Some(names) = self.by_namespace.get_mut(&key.namespace) else {
-            return false;
-        };
-        let newer = |known: &Known| known.revision.is_some() && known.revision > revision;
-        if names.get(&key.name).is_none_or(newer) {
-            return false;
-        }
-        names.remove(&key.name);
-        if names.is_empty() {
-            self.by_namespace.remove(&key.namespace);
-        }
-        self.limits += 1;
-        true
     }
 }
 
@@ -357,13 +337,11 @@ mod tests {
     async fn a_list_and_events() {
         let (cache, mut sink) = start("5", &[read("q", "3"), read("r", "4")]).await;
         assert_eq!(known(&cache), "q3 r4");
-        let mut changes = cache.changes();
         sink.handle(Update::Applied(read("q", "7"))).await;
-        assert!(changes.has_changed().unwrap());
-        changes.mark_unchanged();
+        assert_eq!(known(&cache), "q7 r4");
         sink.handle(Update::Applied(read("q", "6"))).await;
         sink.handle(Update::Deleted(read("s", "8"))).await;
-        assert!(!changes.has_changed().unwrap(), "nothing new came");
+        assert_eq!(known(&cache), "q7 r4", "nothing new came");
         sink.handle(Update::Deleted(read("r", "9"))).await;
         assert_eq!(known(&cache), "q7");
         let mut names = Vec::new();

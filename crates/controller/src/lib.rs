@@ -17,4 +17,4 @@ mod state;
 mod sync;
 
 pub use options::Options;
-pub use start::{Parts, run};
+pub use start::run;

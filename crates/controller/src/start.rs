@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kubequota_cluster::{ApiResource, Cluster, Versions};
-use kubequota_shell::{Drain, Liveness, Metrics, Readiness};
+use kubequota_shell::Shell;
 use kubequota_wire::json::Quotas;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -19,31 +19,15 @@ const BEAT: Duration = Duration::from_secs(5);
 /// Without a beat for this long the process should be restarted.
 const STALE: Duration = Duration::from_secs(60);
 
-/// What the controller is part of.
-#[derive(Clone)]
-pub struct Parts {
-    /// The server.
-    pub cluster: Cluster,
-    /// Where figures go.
-    pub metrics: Metrics,
-    /// Where it says that it is ready, and for what it waits.
-    pub readiness: Readiness,
-    /// Where it shows that it lives.
-    pub liveness: Liveness,
-    /// When to end, and who is still busy then.
-    pub drain: Drain,
-}
-
 /// Runs the controller until it is told to drain. Workers finish what is in their hands; the caller waits for that with [`Drain::wait`].
 /// Returns whether it ended because it was told to, and not by a failure (which starts the drain).
-pub async fn run(options: Options, parts: Parts) -> bool {
-    let Parts {
-        cluster,
+pub async fn run(options: Options, cluster: Cluster, shell: Shell) -> bool {
+    let Shell {
         metrics,
         readiness,
         liveness,
         drain,
-    } = parts;
+    } = shell;
     let heartbeat = liveness.heartbeat("controller", STALE);
     let _working = drain.guard("controller");
     let state = State::new(options, cluster, metrics, readiness, drain);

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubequota_cluster::{ClientOptions, Cluster};
-use kubequota_controller::{Options, Parts};
+use kubequota_controller::Options;
 use kubequota_core::inventory::Inventory;
 use kubequota_core::registry::KindId;
 use kubequota_core::usage::recount;
 use kubequota_core::{Charge, Context, GroupResource, Quota, ResourceList};
 use kubequota_shell::metrics::TextFormat;
-use kubequota_shell::{Drain, Liveness, Metrics, Readiness};
+use kubequota_shell::{Drain, Metrics, Shell};
 use kubequota_testserver::{Action, Fault, Kind, QuotaPlugin, TestServer};
 use kubequota_wire::json::{Quotas, Shape};
 use parking_lot::Mutex;
@@ -330,17 +330,11 @@ fn start(server: &TestServer) -> (Metrics, Drain) {
         qps: 0.0,
         ..ClientOptions::default()
     };
-    let (metrics, drain) = (Metrics::new("test"), Drain::new());
+    let shell = Shell::new("test");
     let client = kube::Client::new(server.router(), "default");
-    let parts = Parts {
-        cluster: Cluster::from_client(client, &unlimited),
-        metrics: metrics.clone(),
-        readiness: Readiness::new(),
-        liveness: Liveness::new(),
-        drain: drain.clone(),
-    };
-    tokio::spawn(kubequota_controller::run(Options::default(), parts));
-    (metrics, drain)
+    let cluster = Cluster::from_client(client, &unlimited);
+    tokio::spawn(kubequota_controller::run(Options::default(), cluster, shell.clone()));
+    (shell.metrics, shell.drain)
 }
 
 #[tokio::test(start_paused = true)]

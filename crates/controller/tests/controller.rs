@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubequota_cluster::{ClientOptions, Cluster};
-use kubequota_controller::{Options, Parts};
+use kubequota_controller::Options;
 use kubequota_shell::metrics::TextFormat;
-use kubequota_shell::{Drain, Liveness, Metrics, Readiness};
+use kubequota_shell::{Drain, Metrics, Readiness, Shell};
 use kubequota_testserver::{Action, Decision, Fault, GroupHealth, Kind, TestServer, WatchMode};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -32,20 +32,14 @@ fn start(server: &TestServer, options: Options) -> Running {
 
 fn start_at_rate(server: &TestServer, options: Options, rate: &ClientOptions) -> Running {
     let client = kube::Client::new(server.router(), "default");
-    let (metrics, readiness, drain) = (Metrics::new("test"), Readiness::new(), Drain::new());
-    let parts = Parts {
-        cluster: Cluster::from_client(client, rate),
-        metrics: metrics.clone(),
-        readiness: readiness.clone(),
-        liveness: Liveness::new(),
-        drain: drain.clone(),
-    };
-    let task = tokio::spawn(kubequota_controller::run(options, parts));
+    let shell = Shell::new("test");
+    let cluster = Cluster::from_client(client, rate);
+    let task = tokio::spawn(kubequota_controller::run(options, cluster, shell.clone()));
     Running {
         server: server.clone(),
-        metrics,
-        readiness,
-        drain,
+        metrics: shell.metrics,
+        readiness: shell.readiness,
+        drain: shell.drain,
         task,
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubequota_cluster::{ClientOptions, Cluster};
-use kubequota_controller::{Options, Parts};
-use kubequota_shell::{Drain, Liveness, Metrics, Readiness};
+use kubequota_controller::Options;
+use kubequota_shell::Shell;
 use kubequota_testserver::{Action, Fault, TestServer};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -81,14 +81,12 @@ async fn at_rest() -> (TestServer, Lines, tracing::subscriber::DefaultGuard) {
             .unwrap();
     }
     let client = kube::Client::new(server.router(), "default");
-    let parts = Parts {
-        cluster: Cluster::from_client(client, &ClientOptions::default()),
-        metrics: Metrics::new("test"),
-        readiness: Readiness::new(),
-        liveness: Liveness::new(),
-        drain: Drain::new(),
-    };
-    tokio::spawn(kubequota_controller::run(Options::default(), parts));
+    let cluster = Cluster::from_client(client, &ClientOptions::default());
+    tokio::spawn(kubequota_controller::run(
+        Options::default(),
+        cluster,
+        Shell::new("test"),
+    ));
     sleep(Duration::from_secs(60)).await;
     lines.0.lock().clear();
     (server, lines, guard)

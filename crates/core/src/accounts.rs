@@ -1099,19 +1099,8 @@ impl Accounts {
         now: Tick,
         server_now: Timestamp,
     ) {
-        let gone: Vec<String> = self
-            .inventory
-            .device_classes()
-            .filter(|class| !classes.contains_key(*class))
-            .map(str::to_owned)
-            .collect();
-        for class in gone {
-            let outcome = self.inventory.remove_device_class(&class, server_now);
-            self.settle(outcome, now);
-        }
-        for (class, extended) in classes {
-            self.set_device_class(class, extended.as_deref(), now, server_now);
-        }
+        let outcome = self.inventory.list_device_classes(classes, server_now);
+        self.settle(outcome, now);
         self.classes = Classes::Known;
         self.feed_extended_again(now);
     }

@@ -344,9 +344,26 @@ impl Inventory {
         }
     }
 
-    /// The device classes.
-    pub fn device_classes(&self) -> impl Iterator<Item = &str> {
+    fn device_classes(&self) -> impl Iterator<Item = &str> {
         self.claims.classes.keys().map(String::as_str)
+    }
+
+    /// Takes a list of all device classes, each with its extended resource if it has one: others are gone. Quotas' feeds may be others
+    /// after this.
+    pub fn list_device_classes(&mut self, listed: &BTreeMap<String, Option<String>>, now: Timestamp) -> Outcome {
+        let known = self.device_classes();
+        let gone: Vec<String> = known
+            .filter(|class| !listed.contains_key(*class))
+            .map(str::to_owned)
+            .collect();
+        let mut outcome = Outcome::default();
+        for class in gone {
+            outcome.merge(self.remove_device_class(&class, now));
+        }
+        for (class, extended) in listed {
+            outcome.merge(self.set_device_class(class, extended.as_deref(), now));
+        }
+        outcome
     }
 
     /// Lets the charges change whose moment has passed.

@@ -50,3 +50,29 @@ pub use listener::{Listener, ServerError};
 pub use logs::{LogError, LogFormat, OncePer};
 pub use metrics::{AdmissionMetrics, AdmissionVerdict, Metrics, Registry};
 pub use server::{Endpoints, Server, ServerOptions};
+
+/// What every part of one process shares. A cheap handle.
+#[derive(Clone, Debug)]
+pub struct Shell {
+    /// Where figures go.
+    pub metrics: Metrics,
+    /// Where a part says that it is ready, and for what it waits.
+    pub readiness: Readiness,
+    /// Where it shows that it lives.
+    pub liveness: Liveness,
+    /// When to end, and who is still busy then.
+    pub drain: Drain,
+}
+
+impl Shell {
+    /// The shell of a process of this version, with no gates and no heartbeats yet.
+    #[must_use]
+    pub fn new(version: &str) -> Self {
+        Shell {
+            metrics: Metrics::new(version),
+            readiness: Readiness::new(),
+            liveness: Liveness::new(),
+            drain: Drain::new(),
+        }
+    }
+}

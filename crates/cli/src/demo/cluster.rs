@@ -10,8 +10,8 @@ use http::Request;
 use jiff::Timestamp;
 use kubequota_cluster::error::Target;
 use kubequota_cluster::{ApiError, Call, ClientOptions, Cluster};
-use kubequota_controller::{Options, Parts};
-use kubequota_shell::{Drain, Liveness, Metrics, Readiness};
+use kubequota_controller::Options;
+use kubequota_shell::{Drain, Readiness, Shell};
 use kubequota_testserver::{Listening, QuotaPlugin, TestServer};
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -63,23 +63,20 @@ impl Demo {
         let defaults = ClientOptions::default();
         let unmeasured = |_: &str| tower::layer::util::Identity::new();
         let client = Cluster::connect(&options(AGENT.to_owned(), 0.0), unmeasured).await?;
-        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
-        let own = options(defaults.user_agent, defaults.qps);
-        let readiness = Readiness::new();
-        let parts = Parts {
-            cluster: Cluster::connect(&own, |host| metrics.rest_client.layer(host)).await?,
-            metrics,
-            readiness: readiness.clone(),
-            liveness: Liveness::new(),
+        let shell = Shell {
             drain: drain.clone(),
+            ..Shell::new(env!("CARGO_PKG_VERSION"))
         };
+        let own = options(defaults.user_agent, defaults.qps);
+        let readiness = shell.readiness.clone();
+        let cluster = Cluster::connect(&own, |host| shell.metrics.rest_client.layer(host)).await?;
         Ok(Demo {
             server,
             readiness,
             kubeconfig,
             listening,
             client,
-            controller: tokio::spawn(kubequota_controller::run(Options::default(), parts)),
+            controller: tokio::spawn(kubequota_controller::run(Options::default(), cluster, shell)),
             drain: drain.clone(),
         })
     }
