@@ -10,8 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"kubequota.dev/conformance/binaries"
@@ -36,18 +36,7 @@ var admissionFaults = Suite{
 			seconds: flags.Int("seconds", 0, "how many seconds of load in each scenario (default 60)"),
 			seed:    flags.Uint64("seed", 1, "of what the load does"),
 		}
-		usage := flags.Usage
-		flags.Usage = func() {
-			usage()
-			fmt.Fprintf(flags.Output(), "\nScenarios (* is left out by --quick):\n")
-			for _, s := range admissionScenarios {
-				mark := " "
-				if s.slow {
-					mark = "*"
-				}
-				fmt.Fprintf(flags.Output(), "  %s %-20s %s\n", mark, s.name, s.what)
-			}
-		}
+		listScenarios(flags, labels(admissionScenarios, admissionScenario.label))
 		return Steps{Build: kubequotaFlag(flags), Judge: f.judge}
 	},
 }
@@ -76,17 +65,11 @@ func (f *admissionFlags) load() time.Duration {
 	}
 }
 
-func (f *admissionFlags) selected() (chosen []*admissionScenario, err error) {
-	wanted := strings.Split(*f.only, ",")
-	for i, s := range admissionScenarios {
-		if *f.only == "" && !(*f.quick && s.slow) || slices.Contains(wanted, s.name) {
-			chosen = append(chosen, &admissionScenarios[i])
-		}
-	}
-	if *f.only != "" && len(chosen) != len(wanted) {
-		err = fmt.Errorf("--only %s: not all of these are scenarios; admission-faults --help lists them", *f.only)
-	}
-	return chosen, err
+func (s admissionScenario) label() label { return label{s.name, s.what, s.slow} }
+
+func (f *admissionFlags) selected() ([]admissionScenario, error) {
+	from := slices.DeleteFunc(slices.Clone(admissionScenarios), func(s admissionScenario) bool { return *f.only == "" && *f.quick && s.slow })
+	return choose("admission-faults", *f.only, from, admissionScenario.label)
 }
 
 // admissionGrace is the controller's with a webhook: another one may hold a create up for 30 s after it was charged. What is charged in vain
@@ -159,7 +142,7 @@ func (flags *admissionFlags) judge(ctx context.Context, run *Run) error {
 	if err != nil {
 		return err
 	}
-	compared := slices.DeleteFunc(slices.Clone(chosen), func(s *admissionScenario) bool { return !s.compared })
+	compared := slices.DeleteFunc(slices.Clone(chosen), func(s admissionScenario) bool { return !s.compared })
 	var builtIn []admissionRow
 	if len(compared) > 0 {
 		if builtIn, err = flags.enforce(ctx, run, compared, true); err != nil {
@@ -198,7 +181,7 @@ func compareKinds(own, other map[string]int) error {
 	return errors.New(strings.Join(more, "; "))
 }
 
-func (flags *admissionFlags) enforce(ctx context.Context, run *Run, chosen []*admissionScenario, plugin bool) (rows []admissionRow, err error) {
+func (flags *admissionFlags) enforce(ctx context.Context, run *Run, chosen []admissionScenario, plugin bool) (rows []admissionRow, err error) {
 	options := cluster.Options{Binaries: run.Binaries, Logs: run.Folder, ServerFlags: cluster.WithoutQuotaPlugin}
 	if plugin {
 		options.ServerFlags, options.Logs = nil, filepath.Join(run.Folder, "plugin")
@@ -222,8 +205,8 @@ func (flags *admissionFlags) enforce(ctx context.Context, run *Run, chosen []*ad
 	if err := e.prepare(ctx); err != nil {
 		return nil, err
 	}
-	for _, s := range chosen {
-		begun := time.Now()
+	for i := range chosen {
+		begun, s := time.Now(), &chosen[i]
 		if err := e.try(ctx, s); err != nil {
 			if ctx.Err() != nil {
 				return rows, context.Cause(ctx)
@@ -446,27 +429,14 @@ func (e *enforced) makeNamespace(ctx context.Context, namespace string, quotas m
 	// What no quota allows for is refused once they are enforced.
 	large := cpuPod("1000")
 	large["metadata"] = objects.M{"name": "large"}
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("new quotas are not enforced"))
-	defer cancel()
-	for {
-		_, err := e.c.Admin.Create(ctx, collection(namespace, "pods")+"?dryRun=All", large)
-		if err != nil && strings.Contains(err.Error(), "exceeded quota: ") {
-			return nil
-		}
-		if err := sleep(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
-	}
+	return untilRefused(ctx, e.c.Admin, collection(namespace, "pods"), large, "exceeded quota: ")
 }
 
 func admissionTable(title string, rows []admissionRow) {
-	fmt.Printf("\n%s:\n", title)
-	out := tabwriter.NewWriter(os.Stdout, 0, 0, 1, ' ', 0)
-	fmt.Fprintln(out, "scenario\t| done\t| refused\t| p50\t| p99\t| exact after\t| exceeded by\t| too low by\t| note")
-	for _, r := range rows {
-		fmt.Fprintf(out, "%s\t| %d\t| %d\t| %s\t| %s\t| %s\t| %s\t| %s\t| %s\n", r.name, r.created, r.refused, r.p50.Round(time.Millisecond),
-			r.p99.Round(time.Millisecond), r.exact, r.exceeded, r.under, strings.Join(r.notes, "; "))
+	cells := make([][]string, len(rows))
+	for i, r := range rows {
+		cells[i] = []string{r.name, strconv.Itoa(r.created), strconv.Itoa(r.refused), r.p50.Round(time.Millisecond).String(),
+			r.p99.Round(time.Millisecond).String(), r.exact, r.exceeded, r.under, strings.Join(r.notes, "; ")}
 	}
-	_ = out.Flush()
-	fmt.Println()
+	printTable(title, []string{"scenario", "done", "refused", "p50", "p99", "exact after", "exceeded by", "too low by", "note"}, cells)
 }

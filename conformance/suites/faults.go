@@ -1,7 +1,6 @@
 package suites
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"kubequota.dev/conformance/binaries"
@@ -36,7 +34,7 @@ var faultsSuite = Suite{
 			quick:      flags.Bool("quick", false, "leave out the slow scenarios"),
 			seed:       flags.Uint64("seed", 1, "of what the load does"),
 		}
-		flags.Usage = extendUsage(flags)
+		listScenarios(flags, labels(scenarios, scenario.label))
 		build := kubequotaFlag(flags)
 		return Steps{
 			Build: func(ctx context.Context, run *Run) error {
@@ -48,22 +46,6 @@ var faultsSuite = Suite{
 			Judge: f.judge,
 		}
 	},
-}
-
-// extendUsage lists the scenarios after the flags.
-func extendUsage(flags *flag.FlagSet) func() {
-	usage := flags.Usage
-	return func() {
-		usage()
-		fmt.Fprintf(flags.Output(), "\nScenarios (* is left out by --quick):\n")
-		for _, s := range scenarios {
-			mark := " "
-			if s.slow {
-				mark = "*"
-			}
-			fmt.Fprintf(flags.Output(), "  %s %-22s %s\n", mark, s.name, s.what)
-		}
-	}
 }
 
 type faultsFlags struct {
@@ -125,20 +107,11 @@ type row struct {
 	notes                            []string
 }
 
+func (s scenario) label() label { return label{s.name, s.what, s.slow} }
+
 func (flags *faultsFlags) selected() ([]scenario, error) {
-	var chosen []scenario
-	for _, s := range scenarios {
-		if *flags.quick && s.slow {
-			continue
-		}
-		if *flags.only == "" || slices.Contains(strings.Split(*flags.only, ","), s.name) {
-			chosen = append(chosen, s)
-		}
-	}
-	if *flags.only != "" && len(chosen) != len(strings.Split(*flags.only, ",")) {
-		return nil, fmt.Errorf("--only %s: not all of these are scenarios; faults --help lists them", *flags.only)
-	}
-	return chosen, nil
+	from := slices.DeleteFunc(slices.Clone(scenarios), func(s scenario) bool { return *flags.quick && s.slow })
+	return choose("faults", *flags.only, from, scenario.label)
 }
 
 func (flags *faultsFlags) judge(ctx context.Context, run *Run) (err error) {
@@ -184,20 +157,12 @@ func (flags *faultsFlags) judge(ctx context.Context, run *Run) (err error) {
 		rows = append(rows, f.row)
 	}
 	run.Log("stopping everything")
-	table(rows, *flags.controller)
-	return nil
-}
-
-// table prints a row for each scenario.
-func table(rows []row, controller string) {
-	fmt.Printf("\n%s under faults:\n", controller)
-	out := tabwriter.NewWriter(os.Stdout, 0, 0, 1, ' ', 0)
-	fmt.Fprintln(out, "scenario\t| exact after\t| exceeded by\t| too low by\t| note")
-	for _, r := range rows {
-		fmt.Fprintf(out, "%s\t| %s\t| %s\t| %s\t| %s\n", r.scenario, r.exact, r.exceeded, r.under, strings.Join(r.notes, "; "))
+	cells := make([][]string, len(rows))
+	for i, r := range rows {
+		cells[i] = []string{r.scenario, r.exact, r.exceeded, r.under, strings.Join(r.notes, "; ")}
 	}
-	_ = out.Flush()
-	fmt.Println()
+	printTable(*flags.controller+" under faults", []string{"scenario", "exact after", "exceeded by", "too low by", "note"}, cells)
+	return nil
 }
 
 // prepare makes what all scenarios need, and starts the controllers.
@@ -301,17 +266,8 @@ func (f *faults) inForce(ctx context.Context, namespace string) error {
 		return err
 	}
 	secret := objects.M{"apiVersion": "v1", "kind": "Secret", "metadata": objects.M{"name": "probe"}}
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		_, err := f.c.Admin.Create(ctx, root+"/secrets?dryRun=All", secret)
-		if err != nil && strings.Contains(err.Error(), "exceeded quota: probe") {
-			break
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("kube-apiserver does not enforce a new quota: %w", cmp.Or(err, errors.New("a secret that exceeds it may be made")))
-		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
-			return err
-		}
+	if err := untilRefused(ctx, f.c.Admin, root+"/secrets", secret, "exceeded quota: probe"); err != nil {
+		return err
 	}
 	_, err := f.c.Admin.Delete(ctx, root+quotas+"/probe", 0)
 	return err
