@@ -19,7 +19,7 @@ const BEAT: Duration = Duration::from_secs(5);
 /// Without a beat for this long the process should be restarted.
 const STALE: Duration = Duration::from_secs(60);
 
-/// Runs the controller until it is told to drain. Workers finish what is in their hands; the caller waits for that with [`Drain::wait`].
+/// Runs the controller until it is told to drain. Workers finish what is in their hands; the caller waits for that with [`Drain::wait`](kubequota_shell::drain::Drain::wait).
 /// Returns whether it ended because it was told to, and not by a failure (which starts the drain).
 pub async fn run(options: Options, cluster: Cluster, shell: Shell) -> bool {
     let Shell {
