@@ -821,6 +821,7 @@ impl History {
             used,
             gone_from_hard: Vec::new(),
             gone_from_used: Vec::new(),
+            last_charges: None,
         };
         self.send(who, write);
     }

@@ -201,6 +201,7 @@ impl StoredQuota {
                 hard: self.status_hard.map(limits),
                 used: self.used.map(list),
             },
+            last_charges: None,
             problems: Vec::new(),
         }
     }

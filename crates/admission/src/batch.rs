@@ -2,7 +2,8 @@
 //!
 //! The first look is at what the cache knows. Whoever fits is let through once what it is charged has been written, guarded by the
 //! revision of the quota, for many requests at once. A conflict, or a refusal that what is known can't prove, is judged again on quotas
-//! read live. What was written for a request that then is not let through is given back.
+//! read live. What was written for a request that then is not let through is given back. Of a write whose answer was lost the quota itself
+//! tells whether it has landed ([`LastCharges`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::case::{Case, Surroundings};
 use crate::engine::Engine;
+use crate::last_charges::LastCharges;
 use crate::plan::{Booked, CaseId, Plan, Write, plan};
 
 /// No call of a batch takes longer: whoever waits has to be answered.
@@ -52,6 +54,14 @@ struct Look {
     certain: Vec<bool>,
 }
 
+/// A write whose answer was lost.
+struct Unanswered {
+    number: u64,
+    /// It lands at this revision of its quota or never.
+    resource_version: String,
+    write: Write,
+}
+
 pub(crate) struct Batch<'a> {
     engine: &'a Engine,
     namespace: &'a str,
@@ -61,6 +71,8 @@ pub(crate) struct Batch<'a> {
     /// Who was let through and keeps its charges.
     passed: Vec<bool>,
     booked: Booked,
+    /// Writes that were sent and not answered: they have landed, will, or won't.
+    unanswered: Vec<Unanswered>,
     /// What went wrong last, for those who get no verdict.
     trouble: String,
     /// The last attempt met a failure that trying again at once would meet again.
@@ -76,6 +88,7 @@ impl<'a> Batch<'a> {
             passed: vec![false; waiting.len()],
             open: waiting.into_iter().map(Some).collect(),
             booked: Booked::default(),
+            unanswered: Vec::new(),
             trouble: "the quota could not be written in time".to_owned(),
             failing: false,
         }
@@ -128,7 +141,9 @@ impl<'a> Batch<'a> {
 
     /// Whether everyone is answered and nobody is charged in vain.
     fn is_over(&self) -> bool {
-        self.open.iter().all(Option::is_none) && self.booked.is_only_for(|case| self.passed[case])
+        self.open.iter().all(Option::is_none)
+            && self.booked.is_only_for(|case| self.passed[case])
+            && self.unanswered.is_empty()
     }
 
     /// Whoever ran out of time is told so; whoever has hung up is forgotten.
@@ -195,10 +210,36 @@ impl<'a> Batch<'a> {
             }
         }
         self.booked.retain_quotas(&quotas);
+        self.settle_unanswered(&quotas);
         Some(Look {
             certain: vec![true; quotas.len()],
             quotas,
         })
+    }
+
+    /// Finds out from live quotas what became of writes that were not answered.
+    fn settle_unanswered(&mut self, quotas: &[Quota]) {
+        for Unanswered {
+            number,
+            resource_version,
+            write,
+        } in std::mem::take(&mut self.unanswered)
+        {
+            // With the quota is gone what was charged to it.
+            let Some(quota) = quotas.iter().find(|quota| quota.uid == write.uid) else {
+                continue;
+            };
+            let landed = LastCharges::read(quota.last_charges.as_deref()).of(&self.engine.charges_as);
+            if landed == Some(number) {
+                self.engine.metrics.compensated(self.booked.landed(&write));
+            } else if quota.resource_version == resource_version {
+                self.unanswered.push(Unanswered {
+                    number,
+                    resource_version,
+                    write,
+                });
+            }
+        }
     }
 
     /// Writes and answers as far as this look carries. Quotas are written one after the other, and whoever is charged by one that could
@@ -228,8 +269,7 @@ impl<'a> Batch<'a> {
             let done = next;
             for write in plan.writes.iter().filter(|write| write.quota >= done) {
                 next = write.quota + 1;
-                let outcome = self.write(write, &look.quotas[write.quota]).await;
-                if !self.settle(write, outcome) {
+                if !self.write(write, &look.quotas[write.quota]).await {
                     continue 'planned;
                 }
                 let used = look.quotas[write.quota].status.used.get_or_insert_default();
@@ -280,40 +320,45 @@ impl<'a> Batch<'a> {
         )
     }
 
-    async fn write(&self, write: &Write, quota: &Quota) -> Option<WriteOutcome> {
-        if write.used.is_empty() {
-            return None;
-        }
-        let write = StatusWrite {
-            quota: quota.key.clone(),
-            resource_version: quota.resource_version.clone(),
-            hard: ResourceList::new(),
-            used: write.used.clone(),
-            gone_from_hard: Vec::new(),
-            gone_from_used: Vec::new(),
-        };
-        let timeout = self.ends().saturating_duration_since(Instant::now()).min(CALL_TIMEOUT);
-        Some(self.engine.writer.write(&write, timeout).await)
-    }
-
-    /// Takes note of what became of a write; whether it has landed.
-    fn settle(&mut self, write: &Write, outcome: Option<WriteOutcome>) -> bool {
-        match outcome {
-            Some(WriteOutcome::Landed { quota: Ok(quota), .. }) => self.engine.quotas.landed(*quota),
-            // The watch will show a quota whose answer can't be read.
-            Some(WriteOutcome::Landed { .. }) | None => {}
-            Some(WriteOutcome::Conflict | WriteOutcome::Gone) => {
-                self.engine.metrics.conflict();
-                return false;
+    /// Writes, and takes note of what became of it; whether it has landed.
+    async fn write(&mut self, write: &Write, quota: &Quota) -> bool {
+        if !write.used.is_empty() {
+            let number = self.engine.charges_as.next();
+            let note = LastCharges::read(quota.last_charges.as_deref()).with(&self.engine.charges_as, number);
+            let request = StatusWrite {
+                quota: quota.key.clone(),
+                resource_version: quota.resource_version.clone(),
+                hard: ResourceList::new(),
+                used: write.used.clone(),
+                gone_from_hard: Vec::new(),
+                gone_from_used: Vec::new(),
+                last_charges: Some(note.to_string()),
+            };
+            let timeout = self.ends().saturating_duration_since(Instant::now()).min(CALL_TIMEOUT);
+            match self.engine.writer.write(&request, timeout).await {
+                WriteOutcome::Landed { quota: Ok(quota), .. } => self.engine.quotas.landed(*quota),
+                // The watch will show a quota whose answer can't be read.
+                WriteOutcome::Landed { .. } => {}
+                WriteOutcome::Conflict | WriteOutcome::Gone => {
+                    self.engine.metrics.conflict();
+                    return false;
+                }
+                WriteOutcome::Rejected { message, .. } => {
+                    return self.fails(format!("the server does not take status.used: {message}"));
+                }
+                WriteOutcome::TooMany { .. } => return self.fails("the server wants fewer requests".to_owned()),
+                WriteOutcome::Refused(error) => return self.fails(error.to_string()),
+                WriteOutcome::Unknown(error) => {
+                    self.unanswered.push(Unanswered {
+                        number,
+                        resource_version: request.resource_version,
+                        write: write.clone(),
+                    });
+                    return self.fails(error.to_string());
+                }
             }
-            Some(WriteOutcome::Rejected { message, .. }) => {
-                return self.fails(format!("the server does not take status.used: {message}"));
-            }
-            Some(WriteOutcome::TooMany { .. }) => {
-                return self.fails("the server wants fewer requests".to_owned());
-            }
-            // It may have landed all the same. Then it is charged twice, until the quota controller finds that nobody holds the rest.
-            Some(WriteOutcome::Refused(error) | WriteOutcome::Unknown(error)) => return self.fails(error.to_string()),
+            // At one revision only one lands.
+            self.unanswered.retain(|unanswered| unanswered.write.uid != write.uid);
         }
         self.engine.metrics.compensated(self.booked.landed(write));
         true

@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::batch::{Batch, Verdict, Waiting};
 use crate::case::{Case, Surroundings};
+use crate::last_charges::Writer;
 
 /// A trouble that stays is told again after this long.
 const TROUBLE_INTERVAL: Duration = Duration::from_secs(60);
@@ -32,6 +33,8 @@ const BATCH_IS_LATE: Duration = Duration::from_millis(200);
 pub struct Engine {
     pub(crate) cluster: Cluster,
     pub(crate) writer: StatusWriter,
+    /// Who it is that notes its charges on quotas.
+    pub(crate) charges_as: Writer,
     pub(crate) quotas: Arc<QuotaCache>,
     /// The evaluators of the kinds met so far, and the device classes; no objects.
     pub(crate) inventory: RwLock<Inventory>,
@@ -64,6 +67,7 @@ impl Engine {
     pub fn new(parts: Parts) -> Arc<Self> {
         Arc::new(Engine {
             writer: StatusWriter::new(parts.cluster.clone()),
+            charges_as: Writer::new(),
             cluster: parts.cluster,
             quotas: parts.quotas,
             inventory: RwLock::new(Inventory::new()),

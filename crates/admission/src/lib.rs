@@ -12,6 +12,7 @@ pub mod configuration;
 mod device_classes;
 pub mod engine;
 pub mod handler;
+mod last_charges;
 mod plan;
 pub mod serve;
 pub mod start;

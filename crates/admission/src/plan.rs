@@ -63,7 +63,8 @@ pub(crate) struct Write {
     pub(crate) quota: usize,
     /// The values that change.
     pub(crate) used: ResourceList,
-    uid: String,
+    /// The quota's uid.
+    pub(crate) uid: String,
     /// What of it is whose.
     charges: BTreeMap<CaseId, ResourceList>,
 }
@@ -167,6 +168,7 @@ mod tests {
                 hard: Some(list(10)),
                 used: Some(list(used)),
             },
+            last_charges: None,
             problems: Vec::new(),
         }
     }

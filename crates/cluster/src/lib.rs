@@ -49,6 +49,7 @@
 //!     hard,
 //!     gone_from_hard: Vec::new(),
 //!     gone_from_used: Vec::new(),
+//!     last_charges: None,
 //! };
 //! let outcome = StatusWriter::new(cluster).write(&write, Duration::from_secs(10)).await;
 //! assert!(matches!(outcome, WriteOutcome::Landed { .. }));

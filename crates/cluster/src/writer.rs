@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
 use kubequota_core::accounts::{StatusWrite, WriteResult};
+use kubequota_core::quota::LAST_CHARGES;
 use kubequota_core::{FieldError, Metadata, Quota, ResourceList, ResourceName};
 use kubequota_wire::Status;
 use kubequota_wire::json::Quotas;
@@ -53,7 +54,7 @@ pub enum WriteOutcome {
     Unknown(ApiError),
 }
 
-/// Writes `status.hard` and `status.used` of quotas. Cheap to clone.
+/// Writes `status.hard` and `status.used` of quotas, and the note of what was charged last. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct StatusWriter {
     cluster: Cluster,
@@ -111,6 +112,8 @@ fn patch(write: &StatusWrite) -> Vec<u8> {
     #[serde(rename_all = "camelCase")]
     struct PatchMetadata<'a> {
         resource_version: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        annotations: Option<BTreeMap<&'a str, &'a str>>,
     }
     #[derive(Serialize)]
     struct PatchStatus<'a> {
@@ -128,6 +131,7 @@ fn patch(write: &StatusWrite) -> Vec<u8> {
     let patch = Patch {
         metadata: PatchMetadata {
             resource_version: &write.resource_version,
+            annotations: write.last_charges.as_deref().map(|note| [(LAST_CHARGES, note)].into()),
         },
         status: PatchStatus {
             hard: values(&write.hard, &write.gone_from_hard),
@@ -227,6 +231,7 @@ mod tests {
             used: list(&[("pods", "1"), ("requests.cpu", "500m")]),
             gone_from_hard: vec!["secrets".into()],
             gone_from_used: vec!["secrets".into()],
+            last_charges: None,
         }
     }
 

@@ -126,6 +126,8 @@ pub struct StatusWrite {
     pub gone_from_hard: Vec<ResourceName>,
     /// Names to be taken out of `status.used`.
     pub gone_from_used: Vec<ResourceName>,
+    /// The new [note](crate::quota::LAST_CHARGES) of whoever charges; `None` leaves it as it is.
+    pub last_charges: Option<String>,
 }
 
 /// How a write ended.
@@ -1266,6 +1268,7 @@ impl Accounts {
             gone_from_used: missing_from(quota.status.used.as_ref(), &used),
             hard,
             used,
+            last_charges: None,
         });
     }
 

@@ -43,7 +43,7 @@ pub struct Metadata {
     pub owner_references: Vec<OwnerReference>,
 }
 
-/// The few annotations that decide what an object is charged; all others are passed over.
+/// The few annotations that decide what an object is charged, and what a quota notes of its charges; all others are passed over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Annotations {
@@ -56,6 +56,9 @@ pub struct Annotations {
         deserialize_with = "present"
     )]
     pub extended_resource_claim: Option<String>,
+    /// On a quota, which charges of which writer landed last: written by kubequota's webhook.
+    #[serde(rename = "quota.kubequota.dev/last-charges", deserialize_with = "present")]
+    pub last_charges: Option<String>,
 }
 
 /// An entry of `metadata.ownerReferences`.
@@ -278,7 +281,7 @@ mod tests {
         let json = json!({
             "name": "n", "generateName": "g", "namespace": "ns", "uid": "u", "resourceVersion": "5", "creationTimestamp": "c",
             "deletionTimestamp": "d", "deletionGracePeriodSeconds": 30,
-            "annotations": {"volume.beta.kubernetes.io/storage-class": "gold", "other": "x"},
+            "annotations": {"volume.beta.kubernetes.io/storage-class": "gold", "other": "x", "quota.kubequota.dev/last-charges": "w:1"},
             "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "o", "controller": true, "blockOwnerDeletion": true}],
         });
         let expected = Metadata {
@@ -293,6 +296,7 @@ mod tests {
             annotations: Annotations {
                 storage_class: Some("gold".to_owned()),
                 extended_resource_claim: None,
+                last_charges: Some("w:1".to_owned()),
             },
             owner_references: vec![OwnerReference {
                 api_version: "v1".to_owned(),

@@ -56,9 +56,14 @@ pub struct Quota {
     pub spec: QuotaSpec,
     /// What was last written about it.
     pub status: QuotaStatus,
+    /// The note of which charges landed last, as whoever charges keeps it: the annotation [`LAST_CHARGES`].
+    pub last_charges: Option<String>,
     /// Values that could not be read: they are treated as absent, and the rest goes on.
     pub problems: Vec<FieldError>,
 }
+
+/// The annotation of a quota that is written together with `status.used` by whoever charges, so that an answer may be lost.
+pub const LAST_CHARGES: &str = "quota.kubequota.dev/last-charges";
 
 impl Quota {
     /// The names whose limit in force is there and can't be read.
@@ -194,6 +199,7 @@ impl QuotaView {
                 selector: Selector::new(listed.chain(selected).collect()),
             },
             status,
+            last_charges: metadata.annotations.last_charges.clone(),
             problems,
         }
     }

@@ -51,6 +51,7 @@ fn quota(text: &str) -> Quota {
             selector: Selector::new(selected.map(requirement).collect()),
         },
         status,
+        last_charges: None,
         problems: Vec::new(),
     }
 }
