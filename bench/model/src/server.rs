@@ -202,6 +202,7 @@ impl StoredQuota {
                 used: self.used.map(list),
             },
             last_charges: None,
+            enforced: None,
             problems: Vec::new(),
         }
     }

@@ -1,22 +1,29 @@
 //! Reviews over HTTP: what a body must be, and how long a verdict may take.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode, Uri};
-use kubequota_wire::review::{Review, ReviewError};
+use kubequota_wire::review::{Answer, Refused, Review, ReviewError};
 use tokio::time::Instant;
 
 use crate::engine::Engine;
 
 /// Where reviews are sent.
 pub const PATH: &str = "/admission";
+
+/// Where reviews of probes are sent, with the number of the rules that sent them.
+pub(crate) const PROBE_PATH: &str = "/admission/probe/";
+
+/// What a probe is told, with the number.
+pub(crate) const PROBE_ANSWER: &str = "kubequota is asked by its rules of number ";
 
 /// A verdict takes no longer than this, whatever time the server gives.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -29,11 +36,43 @@ const USUAL: Duration = Duration::from_secs(10);
 
 /// The routes of the webhook.
 pub fn router(engine: Arc<Engine>) -> Router {
-    Router::new().route(PATH, post(review)).with_state(engine)
+    Router::new()
+        .route(PATH, post(review))
+        .route(&format!("{PROBE_PATH}{{number}}"), post(probe))
+        .with_state(engine)
+}
+
+/// Refuses, and says by which rules it was asked: that tells whoever sent the probe that the API server follows them by now.
+async fn probe(Path(number): Path<u64>, headers: HeaderMap, body: Bytes) -> Response {
+    let review = match read(&headers, &body) {
+        Ok(review) => review,
+        Err(answer) => return answer.into_response(),
+    };
+    let refused = Refused {
+        code: 403,
+        reason: "Forbidden",
+        message: format!("{PROBE_ANSWER}{number}"),
+        name: review.name.clone(),
+        kind: review.kind.clone(),
+        retry_after_seconds: 0,
+    };
+    let answer = Answer {
+        refusal: Some(refused),
+        audit_annotations: BTreeMap::new(),
+    };
+    reply(&answer, &review)
 }
 
 async fn review(State(engine): State<Arc<Engine>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     let deadline = Instant::now() + verdict_time(uri.query().unwrap_or_default());
+    match read(&headers, &body) {
+        Ok(review) => reply(&engine.review(&review, deadline).await, &review),
+        Err(answer) => answer.into_response(),
+    }
+}
+
+/// The review that a body holds, or what to say of it.
+fn read<'a>(headers: &HeaderMap, body: &'a Bytes) -> Result<Review<'a>, (StatusCode, String)> {
     let content_type = headers
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
@@ -41,16 +80,15 @@ async fn review(State(engine): State<Arc<Engine>>, uri: Uri, headers: HeaderMap,
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     if !media_type.eq_ignore_ascii_case("application/json") {
         let why = format!("reviews are application/json, this is {content_type:?}\n");
-        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, why).into_response();
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
-    let review = match Review::read(&body) {
-        Ok(review) => review,
-        Err(error) => {
-            tracing::debug!("a request that is no review was refused: {error}");
-            return (code(&error), format!("{error}\n")).into_response();
-        }
-    };
-    let answer = engine.review(&review, deadline).await;
+    Review::read(body).map_err(|error| {
+        tracing::debug!("a request that is no review was refused: {error}");
+        (code(&error), format!("{error}\n"))
+    })
+}
+
+fn reply(answer: &Answer, review: &Review<'_>) -> Response {
     let json = [(CONTENT_TYPE, "application/json")];
     (json, answer.body(&review.uid)).into_response()
 }

@@ -169,6 +169,7 @@ mod tests {
                 used: Some(list(used)),
             },
             last_charges: None,
+            enforced: None,
             problems: Vec::new(),
         }
     }

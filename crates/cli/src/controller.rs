@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::ArgAction;
+use clap::{ArgAction, ValueEnum};
 use kubequota_controller::Options;
 
 use crate::process::{self, EXIT_CODES, Ended, Process, ProcessArgs, duration};
@@ -14,7 +14,10 @@ Examples:
   kubequota controller --kubeconfig ~/.kube/config --dry-run
 
   # In place of kube-controller-manager's (--controllers=*,-resourcequota-controller), in a pod
-  kubequota controller --logging-format=json";
+  kubequota controller --logging-format=json
+
+  # The same beside kubequota's webhook, with kube-apiserver's ResourceQuota plugin off
+  kubequota controller --logging-format=json --enforced-by=webhook";
 
 /// Keep status.used of every ResourceQuota right
 #[derive(Debug, clap::Args)]
@@ -27,12 +30,43 @@ pub(crate) struct Args {
     #[command(flatten)]
     controller: ControllerArgs,
 
-    /// An admitted create is stored within this time of its charge, or never
-    #[arg(long, value_name = "DURATION", default_value = "10s", allow_hyphen_values = true, value_parser = duration)]
-    admission_grace: Duration,
+    /// Who refuses what would exceed a quota
+    #[arg(long, value_name = "WHO", value_enum, default_value_t = Enforcer::Plugin)]
+    enforced_by: Enforcer,
+
+    /// An admitted create is stored within this time of its charge, or never [default: 10s, with the webhook 35s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration)]
+    admission_grace: Option<Duration>,
 
     #[command(flatten)]
     process: ProcessArgs,
+}
+
+/// Who refuses what would exceed a quota.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Enforcer {
+    /// kube-apiserver's ResourceQuota plugin
+    Plugin,
+    /// kubequota's webhook: new limits come into force once it is asked for them
+    Webhook,
+}
+
+impl Enforcer {
+    /// How long after its charge a create may be stored: another webhook may hold it up for 30 s, beside kubequota's.
+    pub(crate) fn usual_grace(self) -> Duration {
+        match self {
+            Enforcer::Plugin => Duration::from_secs(10),
+            Enforcer::Webhook => Duration::from_secs(35),
+        }
+    }
+
+    /// How long new limits wait for the webhook's word.
+    pub(crate) fn patience(self) -> Option<Duration> {
+        match self {
+            Enforcer::Plugin => None,
+            Enforcer::Webhook => Some(Duration::from_secs(10)),
+        }
+    }
 }
 
 /// What a controller is told, whatever it runs beside.
@@ -52,11 +86,12 @@ pub(crate) struct ControllerArgs {
 }
 
 impl ControllerArgs {
-    pub(crate) fn options(&self, admission_grace: Duration) -> Options {
+    pub(crate) fn options(&self, enforced_by: Enforcer, admission_grace: Option<Duration>) -> Options {
         Options {
             concurrent_syncs: self.concurrent_resource_quota_syncs.into(),
             sync_period: self.resource_quota_sync_period,
-            admission_grace,
+            admission_grace: admission_grace.unwrap_or(enforced_by.usual_grace()),
+            enforcement_patience: enforced_by.patience(),
             ..Options::default()
         }
     }
@@ -74,7 +109,7 @@ fn no_leader_election(text: &str) -> Result<bool, String> {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let options = Options {
         dry_run: args.dry_run,
-        ..args.controller.options(args.admission_grace)
+        ..args.controller.options(args.enforced_by, args.admission_grace)
     };
     process::run(&args.process, |process| process.clone().work(control(options, process)))
 }

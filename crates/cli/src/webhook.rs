@@ -13,7 +13,7 @@ use kubequota_admission::start::{CertificateOptions, Options, Webhook};
 use kubequota_core::decision::LimitedResources;
 use kubequota_wire::configuration::{self as limits, ConfigurationError, Source};
 
-use crate::controller::{ControllerArgs, control};
+use crate::controller::{ControllerArgs, Enforcer, control};
 use crate::process::{self, EXIT_CODES, Ended, Process, ProcessArgs, duration};
 
 const EXAMPLES: &str = "\
@@ -51,28 +51,29 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     controller: ControllerArgs,
 
-    /// An admitted create is stored within this time of its charge, or never
-    #[arg(long, value_name = "DURATION", default_value = "35s", allow_hyphen_values = true, value_parser = duration)]
-    admission_grace: Duration,
+    /// An admitted create is stored within this time of its charge, or never [default: 35s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration)]
+    admission_grace: Option<Duration>,
 
     #[command(flatten)]
     process: ProcessArgs,
 }
 
 #[derive(Debug, clap::Args)]
+#[group(skip)]
+#[command(group = clap::ArgGroup::new("address").required(true))]
 pub(crate) struct WebhookArgs {
     /// Service by which kube-apiserver reaches this, as NAMESPACE/NAME:PORT
     #[arg(
         long,
         value_name = "NS/NAME:PORT",
         value_parser = Address::service,
-        required_unless_present = "webhook_url",
-        conflicts_with = "webhook_url"
+        group = "address"
     )]
     webhook_service: Option<Address>,
 
     /// URL by which kube-apiserver reaches this, where there is no Service: https://HOST:PORT
-    #[arg(long, value_name = "URL", value_parser = Address::url)]
+    #[arg(long, value_name = "URL", value_parser = Address::url, group = "address")]
     webhook_url: Option<Address>,
 
     /// Keep the webhook configuration of kube-apiserver as quotas need it; false leaves that to you
@@ -200,7 +201,11 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 /// Runs both.
 pub(crate) fn run_both(args: &RunArgs) -> ExitCode {
     let options = args.webhook.options();
-    let controller = args.controller.options(args.admission_grace);
+    let mut controller = args.controller.options(Enforcer::Webhook, args.admission_grace);
+    if !args.webhook.manage_webhook {
+        // Who keeps no rules can't say whether they are followed.
+        controller.enforcement_patience = None;
+    }
     process::run(&args.process, |process| async move {
         let webhook = match prepare(options, &process).await {
             Ok(webhook) => webhook,

@@ -46,6 +46,23 @@ impl Cluster {
         self.send(&call, Method::POST, &path, "application/json", object).await
     }
 
+    /// Asks whether an object would be created, without creating it (a dry run), and gives it as it would be stored. `name` is for
+    /// messages.
+    ///
+    /// # Errors
+    /// What the server, one of its webhooks, or the network says.
+    pub async fn try_create_object<T: Serialize + DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+        object: &T,
+    ) -> Result<T, ApiError> {
+        let call = Call::on_one("create", resource, namespace, name);
+        let path = format!("{}?dryRun=All", resource.path(namespace));
+        self.send(&call, Method::POST, &path, "application/json", object).await
+    }
+
     /// Puts an object in the place of the one that has its name, and gives it as it was stored. With a
     /// `metadata.resourceVersion` only where the stored one still has that.
     ///
@@ -90,7 +107,8 @@ impl Cluster {
         content_type: &'static str,
         body: &impl Serialize,
     ) -> Result<T, ApiError> {
-        let path = format!("{path}?fieldManager={FIELD_MANAGER}");
+        let joint = if path.contains('?') { '&' } else { '?' };
+        let path = format!("{path}{joint}fieldManager={FIELD_MANAGER}");
         let mut request = request(call, method, &path, ACCEPT_JSON)?;
         request
             .headers_mut()

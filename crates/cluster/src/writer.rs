@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
 use kubequota_core::accounts::{StatusWrite, WriteResult};
-use kubequota_core::quota::LAST_CHARGES;
-use kubequota_core::{FieldError, Metadata, Quota, ResourceList, ResourceName};
+use kubequota_core::quota::{ENFORCED, LAST_CHARGES};
+use kubequota_core::{FieldError, Metadata, Quota, QuotaKey, ResourceList, ResourceName};
 use kubequota_wire::Status;
 use kubequota_wire::json::Quotas;
 use serde::Serialize;
@@ -54,7 +54,7 @@ pub enum WriteOutcome {
     Unknown(ApiError),
 }
 
-/// Writes `status.hard` and `status.used` of quotas, and the note of what was charged last. Cheap to clone.
+/// Writes the status of quotas, and the notes that belong to it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct StatusWriter {
     cluster: Cluster,
@@ -75,28 +75,46 @@ impl StatusWriter {
     /// longer than `deadline` (from when its turn under the rate limit has come). Never repeated here: only the caller
     /// knows what may be sent again.
     pub async fn write(&self, write: &StatusWrite, deadline: Duration) -> WriteOutcome {
-        let (namespace, name) = (&*write.quota.namespace, &*write.quota.name);
-        let call = Call::on_one("patch", &self.quotas, Some(namespace), name).of("status");
-        let path = format!(
-            "{}/status?fieldManager={FIELD_MANAGER}",
-            self.quotas.object_path(Some(namespace), name)
-        );
-        let answer = async {
-            let mut request = request(&call, Method::PATCH, &path, ACCEPT_JSON)?;
-            request
-                .headers_mut()
-                .insert(CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"));
-            *request.body_mut() = patch(write);
-            let answer = self.cluster.request(&call, request, deadline).await?;
-            get::read(&call, Quotas, &answer)
-        };
-        match answer.await {
+        match self.patch(&write.quota, patch(write), deadline).await {
             Ok((Metadata { resource_version, .. }, quota)) => WriteOutcome::Landed {
                 resource_version,
                 quota: quota.map(Box::new),
             },
             Err(error) => outcome(error),
         }
+    }
+
+    /// Says on a quota that all it limits is enforced, whatever its revision is by now, and gives it as it is then. It goes through the
+    /// status, so that nobody needs a right to change quotas.
+    ///
+    /// # Errors
+    /// What the server or the network says.
+    pub async fn say_enforced(&self, quota: &Quota) -> Result<Result<Quota, FieldError>, ApiError> {
+        let patch = serde_json::json!({"metadata": {"annotations": {ENFORCED: quota.enforcement()}}});
+        let deadline = self.cluster.request_timeout();
+        let answer = self.patch(&quota.key, patch.to_string().into_bytes(), deadline).await?;
+        Ok(answer.1)
+    }
+
+    async fn patch(
+        &self,
+        quota: &QuotaKey,
+        patch: Vec<u8>,
+        deadline: Duration,
+    ) -> Result<(Metadata, Result<Quota, FieldError>), ApiError> {
+        let (namespace, name) = (&*quota.namespace, &*quota.name);
+        let call = Call::on_one("patch", &self.quotas, Some(namespace), name).of("status");
+        let path = format!(
+            "{}/status?fieldManager={FIELD_MANAGER}",
+            self.quotas.object_path(Some(namespace), name)
+        );
+        let mut request = request(&call, Method::PATCH, &path, ACCEPT_JSON)?;
+        request
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"));
+        *request.body_mut() = patch;
+        let answer = self.cluster.request(&call, request, deadline).await?;
+        get::read(&call, Quotas, &answer)
     }
 }
 
@@ -207,7 +225,6 @@ fn resource_name(path: &str) -> Option<ResourceName> {
 
 #[cfg(test)]
 mod tests {
-    use kubequota_core::QuotaKey;
     use kubequota_testserver::{Action, Fault, Status as TestStatus, TestServer};
     use serde_json::json;
 

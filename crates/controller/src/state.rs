@@ -75,6 +75,7 @@ impl State {
     ) -> Shared {
         let settings = Settings {
             grace: options.admission_grace,
+            enforcement_patience: options.enforcement_patience,
             ..Settings::default()
         };
         Arc::new(State {
@@ -252,6 +253,11 @@ impl State {
                     .recount_drifted(names.try_into().unwrap_or(u64::MAX));
                 tracing::error!(%quota, running = %drift.running, recounted = %drift.recounted,
                     "a recount found other sums than the running ones, and corrected them: this is a bug, please report it");
+            }
+            Notice::Unenforced { quota } => {
+                let trouble = "put into force without the webhook's word that it is asked for them: is it running, and is \
+                     its configuration there? (kubectl get validatingwebhookconfiguration)";
+                self.trouble_such_as("limits", trouble, &format!("quota {quota}"));
             }
             Notice::LeftOut { quota, name, value } => {
                 self.trouble(

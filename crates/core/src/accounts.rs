@@ -34,6 +34,8 @@ pub struct Settings {
     pub list_interval: Duration,
     /// How long a quota's other names wait for one that is still being listed, before they are written without it.
     pub patience: Duration,
+    /// How long limits wait for the word that they are enforced, before they are put into force without; `None` where nobody gives it.
+    pub enforcement_patience: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -43,6 +45,7 @@ impl Default for Settings {
             write_interval: Duration::from_millis(20),
             list_interval: Duration::from_secs(2),
             patience: Duration::from_secs(2),
+            enforcement_patience: None,
         }
     }
 }
@@ -99,6 +102,11 @@ pub enum Notice {
         quota: QuotaKey,
         /// What was found.
         drift: Drift,
+    },
+    /// Limits are put into force though nobody has said to enforce them.
+    Unenforced {
+        /// The quota.
+        quota: QuotaKey,
     },
     /// A value that the server would reject is left out of what is written.
     LeftOut {
@@ -306,6 +314,8 @@ struct Account {
     rejected: ResourceList,
     /// What was last sent, to know own writes by.
     last_sent: Option<ResourceList>,
+    /// Since when it has limits that are not in force and not said to be enforced.
+    unenforced: Option<Tick>,
 }
 
 #[derive(Debug)]
@@ -315,6 +325,12 @@ struct Writing {
     raises: bool,
     /// The names with less than nothing pending, and how much. The write is guarded: if it lands, no raise of any name was unseen.
     short: Vec<(ResourceName, Quantity)>,
+}
+
+impl Account {
+    fn note_enforcement(&mut self, now: Tick) {
+        self.unenforced = self.quota.awaits_enforcement().then(|| self.unenforced.unwrap_or(now));
+    }
 }
 
 impl Accounts {
@@ -488,7 +504,7 @@ impl Accounts {
         let key = quota.key.clone();
         self.check(&quota);
         self.extended += usize::from(has_extended_names(&quota));
-        let account = Account {
+        let mut account = Account {
             selector_error: quota.spec.selector.validate().err(),
             quota,
             feed: Feed::default(),
@@ -499,7 +515,9 @@ impl Accounts {
             not_before: Tick::default(),
             rejected: ResourceList::new(),
             last_sent: None,
+            unenforced: None,
         };
+        account.note_enforcement(now);
         self.accounts
             .entry(key.namespace.clone())
             .or_default()
@@ -564,6 +582,7 @@ impl Accounts {
         }
         let problems_changed = account.quota.problems != quota.problems || new_selector;
         account.quota = quota;
+        account.note_enforcement(now);
         self.extended = self.extended + is_extended - was_extended;
         if problems_changed && let Some(quota) = self.quota(&key).cloned() {
             self.check(&quota);
@@ -1211,6 +1230,11 @@ impl Accounts {
 
     fn plan_write(&self, account: &Account, now: Tick, plan: &mut Plan) {
         let quota = &account.quota;
+        if let (Some(patience), Some(since)) = (self.settings.enforcement_patience, account.unenforced)
+            && now < since + patience
+        {
+            return plan.again(since + patience);
+        }
         for (name, pending) in &account.names {
             // One write for all names, unless one keeps the others waiting for too long.
             if let Some(since) = pending.unresolved_since()
@@ -1276,9 +1300,13 @@ impl Accounts {
     /// be carried out only once this write was answered.
     pub fn write_sent(&mut self, write: StatusWrite, now: Tick) {
         let interval = self.settings.write_interval;
+        let waits = self.settings.enforcement_patience.is_some();
         let Some(account) = self.account_mut(&write.quota) else {
             return;
         };
+        let notice = (waits && account.unenforced.is_some()).then(|| Notice::Unenforced {
+            quota: write.quota.clone(),
+        });
         let status = &account.quota.status;
         let raises = write
             .used
@@ -1294,6 +1322,7 @@ impl Accounts {
         account.last_sent = Some(write.used.clone());
         account.not_before = now + interval;
         account.writing = Some(Writing { write, raises, short });
+        self.notices.extend(notice);
     }
 
     /// That write was answered, or won't be.
@@ -1323,6 +1352,7 @@ impl Accounts {
                     account.quota.resource_version = resource_version;
                     account.quota.status.hard = Some(write.hard);
                     account.quota.status.used = Some(write.used);
+                    account.note_enforcement(now);
                 }
             }
             WriteResult::Superseded => account.superseded = Some(write.resource_version),

@@ -59,6 +59,9 @@ pub struct Annotations {
     /// On a quota, which charges of which writer landed last: written by kubequota's webhook.
     #[serde(rename = "quota.kubequota.dev/last-charges", deserialize_with = "present")]
     pub last_charges: Option<String>,
+    /// On a quota, the names that are enforced: written by kubequota's webhook.
+    #[serde(rename = "quota.kubequota.dev/enforced", deserialize_with = "present")]
+    pub enforced: Option<String>,
 }
 
 /// An entry of `metadata.ownerReferences`.
@@ -281,7 +284,8 @@ mod tests {
         let json = json!({
             "name": "n", "generateName": "g", "namespace": "ns", "uid": "u", "resourceVersion": "5", "creationTimestamp": "c",
             "deletionTimestamp": "d", "deletionGracePeriodSeconds": 30,
-            "annotations": {"volume.beta.kubernetes.io/storage-class": "gold", "other": "x", "quota.kubequota.dev/last-charges": "w:1"},
+            "annotations": {"volume.beta.kubernetes.io/storage-class": "gold", "other": "x", "quota.kubequota.dev/last-charges": "w:1",
+                "quota.kubequota.dev/enforced": "u pods"},
             "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "o", "controller": true, "blockOwnerDeletion": true}],
         });
         let expected = Metadata {
@@ -297,6 +301,7 @@ mod tests {
                 storage_class: Some("gold".to_owned()),
                 extended_resource_claim: None,
                 last_charges: Some("w:1".to_owned()),
+                enforced: Some("u pods".to_owned()),
             },
             owner_references: vec![OwnerReference {
                 api_version: "v1".to_owned(),

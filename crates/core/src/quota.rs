@@ -58,12 +58,18 @@ pub struct Quota {
     pub status: QuotaStatus,
     /// The note of which charges landed last, as whoever charges keeps it: the annotation [`LAST_CHARGES`].
     pub last_charges: Option<String>,
+    /// Which names are enforced, as the webhook says: the annotation [`ENFORCED`].
+    pub enforced: Option<String>,
     /// Values that could not be read: they are treated as absent, and the rest goes on.
     pub problems: Vec<FieldError>,
 }
 
 /// The annotation of a quota that is written together with `status.used` by whoever charges, so that an answer may be lost.
 pub const LAST_CHARGES: &str = "quota.kubequota.dev/last-charges";
+
+/// The annotation of a quota in which the webhook says for which names it is asked by now: the quota's uid, since objects are copied with
+/// their annotations, and the names.
+pub const ENFORCED: &str = "quota.kubequota.dev/enforced";
 
 impl Quota {
     /// The names whose limit in force is there and can't be read.
@@ -73,6 +79,29 @@ impl Quota {
             Some(ResourceName::from(name))
         };
         self.problems.iter().filter_map(name)
+    }
+
+    /// Whether some of its limits are not in force yet, and nobody has said to enforce them.
+    #[must_use]
+    pub fn awaits_enforcement(&self) -> bool {
+        let in_force = |name: &str| self.status.hard.as_ref().is_some_and(|hard| hard.contains(name));
+        let mut words = self.enforced.as_deref().unwrap_or_default().split_whitespace();
+        let said: Vec<&str> = match words.next() {
+            Some(uid) if uid == self.uid => words.collect(),
+            _ => Vec::new(),
+        };
+        let mut names = self.spec.hard.names().map(ResourceName::as_str);
+        names.any(|name| !in_force(name) && !said.contains(&name))
+    }
+
+    /// What [`ENFORCED`] is to say once all its limits are enforced.
+    #[must_use]
+    pub fn enforcement(&self) -> String {
+        let names = self.spec.hard.names().map(ResourceName::as_str);
+        std::iter::once(self.uid.as_str())
+            .chain(names)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// Records that so much more is used.
@@ -200,6 +229,7 @@ impl QuotaView {
             },
             status,
             last_charges: metadata.annotations.last_charges.clone(),
+            enforced: metadata.annotations.enforced.clone(),
             problems,
         }
     }
@@ -314,6 +344,30 @@ mod tests {
                 .starts_with("scopeSelector for PriorityClass: \"\" is not a scope selector operator"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn who_waits_to_be_enforced() {
+        let both = json!({"pods": "1", "secrets": "1"});
+        for (in_force, said, waits) in [
+            (json!(null), None, true),
+            (json!({"pods": "1"}), None, true),
+            (both.clone(), None, false),
+            (json!({"pods": "2", "secrets": "2", "services": "2"}), None, false),
+            (json!(null), Some("u pods secrets"), false),
+            (json!(null), Some("u secrets services pods"), false),
+            (json!(null), Some("u pods"), true),
+            (json!({"secrets": "1"}), Some("u pods"), false),
+            (json!(null), Some("other pods secrets"), true),
+            (json!(null), Some(""), true),
+        ] {
+            let mut quota = quota(json!({"spec": {"hard": both}, "status": {"hard": in_force}}));
+            quota.enforced = said.map(str::to_owned);
+            assert_eq!(quota.awaits_enforcement(), waits, "{in_force} {said:?}");
+            quota.enforced = Some(quota.enforcement());
+            assert!(!quota.awaits_enforcement(), "{in_force}");
+        }
+        assert_eq!(quota(json!({"spec": {"hard": both}})).enforcement(), "u pods secrets");
     }
 
     /// One bad value is left out and named; all others stand.

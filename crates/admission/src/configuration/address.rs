@@ -3,12 +3,10 @@
 use http::Uri;
 use k8s_openapi::api::admissionregistration::v1::{ServiceReference, WebhookClientConfig};
 
-use crate::handler::PATH;
-
 /// Where the API server finds the webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// At this URL, to which [`PATH`] is added.
+    /// At this URL, to which the [path](crate::handler::PATH) is added.
     Url(String),
     /// Behind a Service of the cluster.
     Service {
@@ -85,15 +83,16 @@ impl Address {
         }
     }
 
-    pub(super) fn client_config(&self) -> WebhookClientConfig {
+    /// How the API server calls `path` there.
+    pub(super) fn client_config(&self, path: &str) -> WebhookClientConfig {
         let mut config = WebhookClientConfig::default();
         match self {
-            Address::Url(url) => config.url = Some(format!("{}{PATH}", url.trim_end_matches('/'))),
+            Address::Url(url) => config.url = Some(format!("{}{path}", url.trim_end_matches('/'))),
             Address::Service { namespace, name, port } => {
                 config.service = Some(ServiceReference {
                     namespace: namespace.clone(),
                     name: name.clone(),
-                    path: Some(PATH.to_owned()),
+                    path: Some(path.to_owned()),
                     port: Some(i32::from(*port)),
                 });
             }
@@ -107,10 +106,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::handler::PATH;
 
     fn shown(address: Result<Address, AddressError>) -> Result<(String, Value), String> {
         let address = address.map_err(|error| error.to_string())?;
-        Ok((address.host(), serde_json::to_value(address.client_config()).unwrap()))
+        Ok((
+            address.host(),
+            serde_json::to_value(address.client_config(PATH)).unwrap(),
+        ))
     }
 
     #[test]

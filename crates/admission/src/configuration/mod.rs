@@ -4,7 +4,8 @@
 //! - `reach`, pure: from the names that quotas and limits use to the requests that must be reviewed, and from these to
 //!   webhooks and back;
 //! - `linger`, pure: what is no longer needed stays a while;
-//! - [`keep`]: writes what is to be written, and notices what others do.
+//! - [`keep`]: writes what is to be written, and notices what others do;
+//! - `proof`: says on quotas that are new that they are enforced, once that has been seen.
 //!
 //! # Break-glass
 //! Deleting the configuration turns enforcement off, until someone turns it on again: kubequota remembers in a ConfigMap
@@ -20,6 +21,7 @@
 
 mod address;
 mod linger;
+mod proof;
 mod reach;
 #[cfg(test)]
 mod tests;
@@ -36,7 +38,7 @@ use tokio::sync::watch;
 use crate::certificates::Current;
 
 pub use address::{Address, AddressError};
-pub use reach::{CLAIM_STATUS_WEBHOOK, WEBHOOK};
+pub use reach::{CLAIM_STATUS_WEBHOOK, PROBE_WEBHOOK, WEBHOOK};
 pub use upkeep::keep;
 
 /// The ConfigMap that remembers that the configuration was made.
@@ -86,7 +88,7 @@ fn namespace_in(file: &Path) -> String {
 }
 
 /// What the configuration follows.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Parts {
     /// The server.
     pub cluster: Cluster,

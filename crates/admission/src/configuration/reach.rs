@@ -13,16 +13,27 @@ use kubequota_core::decision::LimitedResources;
 use kubequota_core::evaluator::{GroupResource, Lookups, Operation};
 use kubequota_core::evaluators::ViewKind;
 use kubequota_core::registry::{KindId, Registry};
-use kubequota_core::{Metadata, ResourceList, ResourceName};
+use kubequota_core::{Metadata, Quota, ResourceList, ResourceName};
 
 use super::address::Address;
 use crate::certificates;
+use crate::handler::{PATH, PROBE_PATH};
 
 /// The webhook that refuses.
 pub const WEBHOOK: &str = "quota.kubequota.dev";
 
 /// The webhook that is told of the status of claims. It never refuses one for its size, so it is not waited for where it is away.
 pub const CLAIM_STATUS_WEBHOOK: &str = "claim-status.quota.kubequota.dev";
+
+/// The webhook that nothing meets but kubequota's own probes, dry runs in its own namespace. Its path has a number, which changes with
+/// every change of the others: who has reached it has seen that the API server follows all of them.
+pub const PROBE_WEBHOOK: &str = "probe.quota.kubequota.dev";
+
+/// The label of probes.
+pub(super) const PROBE_LABEL: &str = "quota.kubequota.dev/probe";
+
+/// How long a probe may take.
+const PROBE_SECONDS: i32 = 2;
 
 /// Every namespace has its name under this label.
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
@@ -65,6 +76,14 @@ pub(super) enum Part {
     Authority(String),
 }
 
+impl Part {
+    /// Whether it is part of what is reached.
+    pub(super) fn is_in(&self, reach: &Reach) -> bool {
+        let is_everywhere = matches!(self, Part::Namespace(_)) && reach.contains(&Part::EveryNamespace);
+        is_everywhere || reach.contains(self)
+    }
+}
+
 /// All of it.
 pub(super) type Reach = BTreeSet<Part>;
 
@@ -79,19 +98,28 @@ pub(super) struct Limited {
 impl Limited {
     pub(super) fn by(quotas: &QuotaCache) -> Self {
         let mut limited = Limited::default();
-        quotas.for_each(|quota| {
-            if !limited.namespaces.contains(&*quota.key.namespace) {
-                limited.namespaces.insert(quota.key.namespace.to_string());
-            }
-            let in_force = quota.status.hard.iter().flat_map(ResourceList::names);
-            for name in quota.spec.hard.names().chain(in_force) {
-                if !limited.names.contains(name) {
-                    limited.names.insert(name.clone());
-                }
-            }
-            limited.names.extend(quota.unreadable_limits());
-        });
+        quotas.for_each(|quota| limited.add(quota));
         limited
+    }
+
+    /// By this quota alone.
+    pub(super) fn of(quota: &Quota) -> Self {
+        let mut limited = Limited::default();
+        limited.add(quota);
+        limited
+    }
+
+    fn add(&mut self, quota: &Quota) {
+        if !self.namespaces.contains(&*quota.key.namespace) {
+            self.namespaces.insert(quota.key.namespace.to_string());
+        }
+        let in_force = quota.status.hard.iter().flat_map(ResourceList::names);
+        for name in quota.spec.hard.names().chain(in_force) {
+            if !self.names.contains(name) {
+                self.names.insert(name.clone());
+            }
+        }
+        self.names.extend(quota.unreadable_limits());
     }
 
     /// What has to be reviewed because of quotas, and of what may only be used under one.
@@ -236,6 +264,8 @@ pub(super) struct Frame<'a> {
     pub(super) address: &'a Address,
     pub(super) own_namespace: &'a str,
     pub(super) versions: &'a VersionsRead,
+    /// Which rules these are.
+    pub(super) number: u64,
 }
 
 impl Frame<'_> {
@@ -261,10 +291,35 @@ impl Frame<'_> {
             }]);
         }
         webhooks.extend(self.webhook(CLAIM_STATUS_WEBHOOK, "Ignore", &selector, self.rules(reach, is_status)));
+        if !webhooks.is_empty() {
+            webhooks.push(self.probe());
+        }
         for webhook in &mut webhooks {
             webhook.client_config.ca_bundle = bundle(reach);
         }
         webhooks
+    }
+
+    fn probe(&self) -> ValidatingWebhook {
+        let own = in_namespaces("In", vec![self.own_namespace.to_owned()]);
+        let rule = RuleWithOperations {
+            api_groups: Some(vec![String::new()]),
+            api_versions: Some(vec!["v1".to_owned()]),
+            operations: Some(vec![name_of(Operation::Create).to_owned()]),
+            resources: Some(vec!["configmaps".to_owned()]),
+            scope: Some("Namespaced".to_owned()),
+        };
+        ValidatingWebhook {
+            client_config: self.address.client_config(&format!("{PROBE_PATH}{}", self.number)),
+            failure_policy: Some("Ignore".to_owned()),
+            object_selector: Some(LabelSelector {
+                match_expressions: None,
+                match_labels: Some([(PROBE_LABEL.to_owned(), "true".to_owned())].into()),
+            }),
+            side_effects: "None".to_owned(),
+            timeout_seconds: Some(PROBE_SECONDS),
+            ..self.review(PROBE_WEBHOOK, own, vec![rule])
+        }
     }
 
     fn webhook(
@@ -275,18 +330,25 @@ impl Frame<'_> {
         rules: Vec<RuleWithOperations>,
     ) -> Option<ValidatingWebhook> {
         (!rules.is_empty()).then(|| ValidatingWebhook {
+            failure_policy: Some(failure_policy.to_owned()),
+            ..self.review(name, selector.clone(), rules)
+        })
+    }
+
+    fn review(&self, name: &str, selector: LabelSelector, rules: Vec<RuleWithOperations>) -> ValidatingWebhook {
+        ValidatingWebhook {
             name: name.to_owned(),
             admission_review_versions: vec!["v1".to_owned()],
-            client_config: self.address.client_config(),
-            failure_policy: Some(failure_policy.to_owned()),
+            client_config: self.address.client_config(PATH),
+            failure_policy: Some("Fail".to_owned()),
             match_conditions: None,
             match_policy: Some("Equivalent".to_owned()),
-            namespace_selector: Some(selector.clone()),
+            namespace_selector: Some(selector),
             object_selector: Some(LabelSelector::default()),
             rules: Some(rules),
             side_effects: "NoneOnDryRun".to_owned(),
             timeout_seconds: Some(10),
-        })
+        }
     }
 
     fn selector(&self, reach: &Reach) -> Option<LabelSelector> {
@@ -299,15 +361,7 @@ impl Frame<'_> {
         } else {
             ("In", namespaces.collect())
         };
-        let requirement = LabelSelectorRequirement {
-            key: NAMESPACE_LABEL.to_owned(),
-            operator: operator.to_owned(),
-            values: Some(values).filter(|values| !values.is_empty()),
-        };
-        requirement.values.is_some().then(|| LabelSelector {
-            match_expressions: Some(vec![requirement]),
-            match_labels: None,
-        })
+        (!values.is_empty()).then(|| in_namespaces(operator, values))
     }
 
     /// One rule for each group, version and set of operations.
@@ -343,6 +397,17 @@ impl Frame<'_> {
     }
 }
 
+fn in_namespaces(operator: &str, names: Vec<String>) -> LabelSelector {
+    LabelSelector {
+        match_expressions: Some(vec![LabelSelectorRequirement {
+            key: NAMESPACE_LABEL.to_owned(),
+            operator: operator.to_owned(),
+            values: Some(names),
+        }]),
+        match_labels: None,
+    }
+}
+
 fn bundle(reach: &Reach) -> Option<ByteString> {
     let authorities = reach.iter().filter_map(|part| match part {
         Part::Authority(pem) => Some(pem.as_str()),
@@ -350,6 +415,16 @@ fn bundle(reach: &Reach) -> Option<ByteString> {
     });
     let pem: String = authorities.collect();
     (!pem.is_empty()).then(|| ByteString(pem.into_bytes()))
+}
+
+/// The number of these rules; zero where they have none.
+pub(super) fn number_of(webhooks: &[ValidatingWebhook]) -> u64 {
+    let probe = webhooks.iter().find(|webhook| webhook.name == PROBE_WEBHOOK);
+    let config = probe.map(|probe| &probe.client_config);
+    let url = config.and_then(|config| config.url.as_ref());
+    let path = config.and_then(|config| config.service.as_ref()?.path.as_ref());
+    let text = url.or(path).and_then(|text| text.rsplit('/').next());
+    text.and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
 /// The CAs of a PEM text.
@@ -360,7 +435,7 @@ pub(super) fn authorities(pem: &str) -> impl Iterator<Item = Part> {
 /// What webhooks reach.
 pub(super) fn reach_of(webhooks: &[ValidatingWebhook]) -> Reach {
     let mut reach = Reach::new();
-    for webhook in webhooks {
+    for webhook in webhooks.iter().filter(|webhook| webhook.name != PROBE_WEBHOOK) {
         let selector = webhook.namespace_selector.as_ref();
         let requirements = selector.and_then(|selector| selector.match_expressions.as_deref());
         match requirements.and_then(|all| all.iter().find(|one| one.key == NAMESPACE_LABEL)) {

@@ -3,14 +3,19 @@
 use std::sync::Arc;
 
 use kubequota_cluster::{ClientOptions, Monitor, MonitorHandle, MonitorOptions};
+use kubequota_core::decision::LimitedResources;
+use kubequota_core::quota::ENFORCED;
 use kubequota_testserver::{Action, Fault, Kind, TestServer};
 use kubequota_wire::json::Quotas;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, sleep};
 
+use super::reach::number_of;
+use super::upkeep::ours;
 use super::*;
 use crate::certificates::testing::{Authority, authority};
+use crate::handler::PROBE_ANSWER;
 
 const CONFIGURATIONS: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io";
 
@@ -98,11 +103,21 @@ fn current(ca_bundle: Option<&str>) -> Current {
 }
 
 fn add_quota(server: &TestServer, namespace: &str, hard: &Value) {
-    let metadata = json!({"namespace": namespace, "name": "q"});
+    add_quota_named(server, namespace, "q", hard);
+}
+
+fn add_quota_named(server: &TestServer, namespace: &str, name: &str, hard: &Value) {
+    let metadata = json!({"namespace": namespace, "name": name});
     let spec = json!({"hard": hard});
     server
         .create(json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec}))
         .unwrap();
+}
+
+/// A limit of one pod.
+fn put_into_force(server: &TestServer, namespace: &str) {
+    let status = json!({"hard": {"pods": "1"}, "used": {"pods": "0"}});
+    server.apply_status("resourcequotas", namespace, "q", status).unwrap();
 }
 
 fn configuration(server: &TestServer) -> Option<Value> {
@@ -344,9 +359,9 @@ async fn what_others_change() {
     sleep(SOON).await;
     let kept = configuration(&server).unwrap();
     assert_eq!(kept["metadata"]["annotations"], json!({"team": "x"}));
-    assert_eq!(kept["webhooks"][1], other);
+    assert_eq!(kept["webhooks"][2], other);
     assert_eq!(reached(&server), "In a b: pods pods/resize");
-    assert_eq!((updates(&server), made.as_array().unwrap().len()), (1, 1));
+    assert_eq!((updates(&server), made.as_array().unwrap().len()), (1, 2));
 
     let policy = |server: &TestServer| configuration(server).unwrap()["webhooks"][0]["failurePolicy"].clone();
     let weaken = || {
@@ -385,6 +400,7 @@ async fn what_others_change() {
 async fn what_is_not_permitted_is_told_and_tried_again() {
     let server = server();
     add_quota(&server, "a", &json!({"pods": "1"}));
+    put_into_force(&server, "a");
     let may_not = server.fault(Fault::new(Action::Forbidden).verb("create").resource(CONFIGURATIONS));
     let replica = Replica::start(&server).await;
     let told = replica.readiness.report().brief();
@@ -482,4 +498,106 @@ fn the_own_namespace() {
         assert_eq!(namespace_in(&directory.path("namespace")), expected);
     }
     assert_eq!(namespace_in(&directory.path("missing")), "kubequota-system");
+}
+
+/// What quota `q` of a namespace is told.
+fn told(server: &TestServer, namespace: &str) -> Value {
+    server.get("resourcequotas", namespace, "q").unwrap()["metadata"]["annotations"][ENFORCED].clone()
+}
+
+/// The API server follows the rules of this number, and no others.
+fn follows(server: &TestServer, number: u64) {
+    server.clear_faults();
+    let message = format!("admission webhook {PROBE_WEBHOOK:?} denied the request: {PROBE_ANSWER}{number}");
+    let answer = Action::Answer(kubequota_testserver::Status::new(403, "Forbidden", message));
+    server.fault(
+        Fault::new(answer)
+            .verb("create")
+            .resource("configmaps")
+            .namespace("system"),
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_is_told_that_it_is_enforced_once_that_was_seen() {
+    let server = server();
+    add_quota(&server, "old", &json!({"pods": "1"}));
+    put_into_force(&server, "old");
+    let replica = Replica::start(&server).await;
+    add_quota(&server, "a", &json!({"pods": "1", "secrets": "1"}));
+    sleep(SOON).await;
+    // Nobody has seen a probe, and then one of rules that do not cover it.
+    assert_eq!(told(&server, "a"), Value::Null);
+    let number = number_of(&ours(&configuration(&server).unwrap()));
+    follows(&server, number - 1);
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(told(&server, "a"), Value::Null);
+    follows(&server, number);
+    sleep(Duration::from_secs(4)).await;
+    let uid = |namespace: &str| {
+        let quota = server.get("resourcequotas", namespace, "q").unwrap();
+        quota["metadata"]["uid"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(told(&server, "a"), format!("{} pods secrets", uid("a")));
+    assert_eq!(told(&server, "old"), Value::Null, "what is in force need not be told");
+
+    // Another quota under the same rules is told without another probe; new names are covered by new rules.
+    server.clear_requests();
+    add_quota_named(&server, "a", "r", &json!({"pods": "2"}));
+    sleep(SOON).await;
+    let second = server.get("resourcequotas", "a", "r").unwrap();
+    assert!(second["metadata"]["annotations"][ENFORCED].is_string(), "{second}");
+    assert_eq!(server.request_count("create", "configmaps"), 0);
+    let hard = json!({"pods": "1", "services": "3"});
+    server
+        .modify("resourcequotas", "old", "q", |quota| quota["spec"]["hard"] = hard)
+        .unwrap();
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(told(&server, "old"), Value::Null);
+    let new = number_of(&ours(&configuration(&server).unwrap()));
+    assert_ne!(new, number);
+    follows(&server, new);
+    sleep(Duration::from_secs(4)).await;
+    assert_eq!(told(&server, "old"), format!("{} pods services", uid("old")));
+    assert_eq!(replica.readiness.report().brief(), "ok");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_a_quota_from_being_told_is_shown() {
+    let may_not = |verb: &str, resource: &str| Some(Fault::new(Action::Forbidden).verb(verb).resource(resource));
+    for (fault, shown) in [
+        (may_not("create", "configmaps"), "grant verb create on configmaps"),
+        (
+            may_not("patch", "resourcequotas"),
+            "grant verb patch on resourcequotas/status",
+        ),
+        (None, "kube-apiserver does not call the webhook by its newest rules"),
+    ] {
+        let server = server();
+        let replica = Replica::start(&server).await;
+        if shown.contains("resourcequotas") {
+            follows(&server, 1);
+        }
+        if let Some(fault) = &fault {
+            server.fault(fault.clone());
+        }
+        add_quota(&server, "a", &json!({"pods": "1"}));
+        sleep(Duration::from_secs(20)).await;
+        let detail = replica.readiness.report().brief();
+        assert!(detail.contains(shown), "{fault:?}: {detail}");
+        assert_eq!(told(&server, "a"), Value::Null);
+        follows(&server, 1);
+        sleep(Duration::from_secs(5)).await;
+        assert!(told(&server, "a").is_string(), "{fault:?}");
+        assert_eq!(replica.readiness.report().brief(), "ok", "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn quotas_that_nothing_counts_in_need_no_rules() {
+    let server = server();
+    let _replica = Replica::start(&server).await;
+    add_quota(&server, "a", &json!({"nonsense": "1"}));
+    sleep(SOON).await;
+    assert!(told(&server, "a").is_string());
 }

@@ -18,7 +18,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
 use super::linger::Linger;
-use super::reach::{CLAIM_STATUS_WEBHOOK, Frame, Limited, Part, Reach, VersionsRead, WEBHOOK, authorities, reach_of};
+use super::proof::{Rules, prove};
+use super::reach::{
+    CLAIM_STATUS_WEBHOOK, Frame, Limited, PROBE_WEBHOOK, Part, Reach, VersionsRead, WEBHOOK, authorities, number_of,
+    reach_of,
+};
 use super::{Options, Parts, RECORD};
 use crate::certificates::MANAGED_BY;
 
@@ -66,31 +70,36 @@ pub async fn keep(options: Options, parts: Parts) {
         follow(&parts, &configurations(), None, &options.name, &noticed),
         follow(&parts, &config_maps(), Some(&options.namespace), RECORD, &noticed),
     ];
-    let mut upkeep = Upkeep::new(options, parts);
-    loop {
-        limits.mark_unchanged();
-        certificates.mark_unchanged();
-        let began = Instant::now();
-        upkeep.discover().await;
-        let looked = upkeep.round().await;
-        let took = began.elapsed();
-        match looked {
-            Ok(next) => {
-                tokio::select! {
-                    () = sleep_until(next) => {}
-                    () = changed(&mut limits) => {}
-                    () = changed(&mut certificates) => {}
-                    () = noticed.notified() => {}
+    let settled = watch::Sender::new(None);
+    let proof = prove(options.namespace.clone(), &parts, settled.subscribe());
+    let mut upkeep = Upkeep::new(options, parts.clone(), settled);
+    let upkeep = async {
+        loop {
+            limits.mark_unchanged();
+            certificates.mark_unchanged();
+            let began = Instant::now();
+            upkeep.discover().await;
+            let looked = upkeep.round().await;
+            let took = began.elapsed();
+            match looked {
+                Ok(next) => {
+                    tokio::select! {
+                        () = sleep_until(next) => {}
+                        () = changed(&mut limits) => {}
+                        () = changed(&mut certificates) => {}
+                        () = noticed.notified() => {}
+                    }
+                    // Where the server is slow it is written less often.
+                    sleep(DEBOUNCE.max(took)).await;
                 }
-                // Where the server is slow it is written less often.
-                sleep(DEBOUNCE.max(took)).await;
+                Err(delay) => sleep(delay).await,
             }
-            Err(delay) => sleep(delay).await,
         }
-    }
+    };
+    tokio::join!(upkeep, proof);
 }
 
-async fn changed<T>(receiver: &mut watch::Receiver<T>) {
+pub(super) async fn changed<T>(receiver: &mut watch::Receiver<T>) {
     if receiver.changed().await.is_err() {
         pending::<()>().await;
     }
@@ -106,7 +115,7 @@ fn configurations() -> ApiResource {
     )
 }
 
-fn config_maps() -> ApiResource {
+pub(super) fn config_maps() -> ApiResource {
     ApiResource::new("", "v1", "configmaps", "ConfigMap", true)
 }
 
@@ -172,8 +181,8 @@ struct Upkeep {
     discovery: Option<Discovery>,
     next_discovery: Instant,
     linger: Linger,
-    /// The webhooks as they were when they were last right.
-    settled: Option<Vec<ValidatingWebhook>>,
+    /// The rules as they were when they were last right.
+    settled: watch::Sender<Option<Rules>>,
     put_back: Option<Instant>,
     troubles: OncePer,
     backoff: Backoff,
@@ -181,14 +190,14 @@ struct Upkeep {
 }
 
 impl Upkeep {
-    fn new(options: Options, parts: Parts) -> Self {
+    fn new(options: Options, parts: Parts, settled: watch::Sender<Option<Rules>>) -> Self {
         Upkeep {
             options,
             parts,
             discovery: None,
             next_discovery: Instant::now(),
             linger: Linger::default(),
-            settled: None,
+            settled,
             put_back: None,
             troubles: OncePer::new(TROUBLE_INTERVAL),
             backoff: Backoff::new(Duration::from_millis(200), Duration::from_secs(5)),
@@ -284,7 +293,7 @@ impl Upkeep {
         let made = record.as_ref().and_then(|record| self.made(record));
         match live {
             None if made.is_some() => {
-                self.settled = None;
+                self.settle(None);
                 Ok(Standing::Off)
             }
             None => self.make(record).await,
@@ -330,7 +339,7 @@ impl Upkeep {
         let made = cluster.create_object(&configurations(), None, &name, &object).await?;
         info!(name, "the webhook configuration was made: enforcement is on");
         self.remember(Some(record), &made).await?;
-        self.settled = Some(webhooks);
+        self.settle(Some(webhooks));
         Ok(Standing::Kept)
     }
 
@@ -365,7 +374,7 @@ impl Upkeep {
         let now = Instant::now();
         let wanted = self.wanted(&ours, now);
         if wanted == ours {
-            self.settled = Some(ours);
+            self.settle(Some(ours));
             return Ok(Standing::Kept);
         }
         let foreign = self.is_foreign(&ours, &wanted);
@@ -384,8 +393,20 @@ impl Upkeep {
                  delete the configuration to turn enforcement off, or run kubequota with --manage-webhook=false"
             );
         }
-        self.settled = Some(wanted);
+        self.settle(Some(wanted));
         Ok(Standing::Kept)
+    }
+
+    fn settle(&self, webhooks: Option<Vec<ValidatingWebhook>>) {
+        let rules = webhooks.map(|webhooks| Rules {
+            webhooks,
+            versions: VersionsRead::of(self.discovery.as_ref()),
+        });
+        self.settled.send_if_modified(|settled| {
+            let changed = *settled != rules;
+            *settled = rules;
+            changed
+        });
     }
 
     /// The webhooks as they should be, where they are like this.
@@ -401,12 +422,21 @@ impl Upkeep {
     }
 
     fn webhooks(&self, versions: &VersionsRead, reach: &Reach, live: &[ValidatingWebhook]) -> Vec<ValidatingWebhook> {
-        let frame = Frame {
+        let numbered = |number| Frame {
             address: &self.options.address,
             own_namespace: &self.options.namespace,
             versions,
+            number,
         };
-        let mut webhooks = frame.webhooks(reach);
+        let number = number_of(live);
+        let same = self.filled(numbered(number).webhooks(reach), live);
+        if same == live {
+            return same;
+        }
+        self.filled(numbered(number.wrapping_add(1)).webhooks(reach), live)
+    }
+
+    fn filled(&self, mut webhooks: Vec<ValidatingWebhook>, live: &[ValidatingWebhook]) -> Vec<ValidatingWebhook> {
         if self.parts.certificates.borrow().ca_bundle.is_none() {
             // Somebody else may fill it in.
             for webhook in &mut webhooks {
@@ -420,7 +450,9 @@ impl Upkeep {
     /// Whether what is wrong is somebody else's doing: what was there and is needed was taken away, or something was changed that
     /// every replica sets alike.
     fn is_foreign(&self, live: &[ValidatingWebhook], wanted: &[ValidatingWebhook]) -> bool {
-        let Some(settled) = self.settled.as_deref().filter(|settled| *settled != live) else {
+        let settled = self.settled.borrow();
+        let settled = settled.as_ref().map(|rules| rules.webhooks.as_slice());
+        let Some(settled) = settled.filter(|settled| *settled != live) else {
             return false;
         };
         let versions = VersionsRead::of(self.discovery.as_ref());
@@ -450,11 +482,13 @@ fn labels() -> Value {
 }
 
 fn is_ours(webhook: &Value) -> bool {
-    webhook["name"] == WEBHOOK || webhook["name"] == CLAIM_STATUS_WEBHOOK
+    [WEBHOOK, CLAIM_STATUS_WEBHOOK, PROBE_WEBHOOK]
+        .iter()
+        .any(|ours| webhook["name"] == *ours)
 }
 
 /// The webhooks of a configuration that kubequota keeps.
-fn ours(configuration: &Value) -> Vec<ValidatingWebhook> {
+pub(super) fn ours(configuration: &Value) -> Vec<ValidatingWebhook> {
     let webhooks = configuration["webhooks"].as_array().into_iter().flatten();
     let read = |webhook: &Value| ValidatingWebhook::deserialize(webhook).unwrap_or_default();
     webhooks.filter(|webhook| is_ours(webhook)).map(read).collect()

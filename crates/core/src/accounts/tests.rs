@@ -413,6 +413,60 @@ impl World {
     }
 }
 
+// ---- enforcement
+
+#[test]
+fn new_limits_wait_for_the_word_that_they_are_enforced() {
+    let mut world = World::new();
+    world.accounts = Accounts::new(Settings {
+        enforcement_patience: Some(Duration::from_secs(10)),
+        ..Settings::default()
+    });
+    world.discovered(&ALL, &[]);
+    world.put(quota("a", "pods=5"));
+    world.list_needed();
+    world.sync();
+    assert_eq!(world.used(), "none");
+    world.pass_millis(9_000);
+    let plan = world.plan();
+    assert!(plan.write.is_none() && plan.again_at.is_some(), "{plan:?}");
+    world.edit("a", |quota| quota.enforced = Some("a pods".to_owned()));
+    world.sync();
+    assert_eq!(
+        (world.used(), world.accounts.take_notices()),
+        ("pods=0".to_owned(), vec![])
+    );
+
+    // What is in force needs no word, whatever its value; another name does.
+    world.edit("a", |quota| quota.spec.hard = list("pods=7"));
+    world.apply(PODS, pod("p", "1"));
+    world.pass_millis(300);
+    world.sync();
+    assert_eq!(world.used(), "pods=1");
+    world.edit("a", |quota| quota.spec.hard = list("pods=7,services=1"));
+    world.list_needed();
+    world.sync();
+    assert_eq!(world.used(), "pods=1");
+    // Nobody says a word: then it is done without.
+    world.pass_millis(10_001);
+    world.sync();
+    assert_eq!(world.used(), "pods=1,services=0");
+    assert_eq!(world.accounts.take_notices(), [Notice::Unenforced { quota: key("a") }]);
+}
+
+#[test]
+fn where_nobody_gives_the_word_nobody_waits() {
+    let mut world = World::settled("pods=5", []);
+    assert_eq!(world.used(), "pods=0");
+    world.edit("a", |quota| quota.spec.hard = list("pods=7,services=1"));
+    world.list_needed();
+    world.sync();
+    assert_eq!(
+        (world.used(), world.accounts.take_notices()),
+        ("pods=0,services=0".to_owned(), vec![])
+    );
+}
+
 // ---- quotas and lists
 
 #[test]

@@ -52,6 +52,7 @@ fn quota(text: &str) -> Quota {
         },
         status,
         last_charges: None,
+        enforced: None,
         problems: Vec::new(),
     }
 }

@@ -180,6 +180,7 @@ fn versions_at_which_objects_are_read() {
             address: &address,
             own_namespace: OWN,
             versions: &versions,
+            number: 1,
         };
         let webhooks = frame.webhooks(&reach);
         let rules: Vec<String> = webhooks[0]
@@ -210,6 +211,7 @@ fn webhooks(reach: &Reach) -> Vec<ValidatingWebhook> {
         address: &address,
         own_namespace: OWN,
         versions: &VersionsRead::of(None),
+        number: 7,
     };
     frame.webhooks(reach)
 }
@@ -258,9 +260,34 @@ fn the_webhooks_as_they_are_written() {
             "Ignore",
             &[rule("", "v1", &["UPDATE"], &["persistentvolumeclaims/status"])],
         ),
+        webhook(
+            "probe.quota.kubequota.dev",
+            "Ignore",
+            &[rule("", "v1", &["CREATE"], &["configmaps"])],
+        ),
     ];
     expected[0]["matchConditions"] = json!([{"name": POD_UPDATES.0, "expression": POD_UPDATES.1}]);
+    let probe = &mut expected[2];
+    probe["clientConfig"]["service"]["path"] = "/admission/probe/7".into();
+    probe["namespaceSelector"]["matchExpressions"][0]["values"] = json!([OWN]);
+    probe["objectSelector"] = json!({"matchLabels": {"quota.kubequota.dev/probe": "true"}});
+    probe["sideEffects"] = "None".into();
+    probe["timeoutSeconds"] = 2.into();
     assert_eq!(json!(webhooks(&reach)), json!(expected));
+}
+
+#[test]
+fn rules_have_a_number() {
+    let reach = limited("a", "pods").reach(&LimitedResources::default(), &VersionsRead::of(None), OWN);
+    let mut webhooks = webhooks(&reach);
+    assert_eq!(number_of(&webhooks), 7);
+    assert_eq!(number_of(&webhooks[..1]), 0);
+    for (url, number) in [("https://a:8443/admission/probe/12", 12), ("https://a/b", 0), ("", 0)] {
+        let probe = webhooks.last_mut().unwrap();
+        probe.client_config.service = None;
+        probe.client_config.url = Some(url.to_owned());
+        assert_eq!(number_of(&webhooks), number, "{url}");
+    }
 }
 
 #[test]

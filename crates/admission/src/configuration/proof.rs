@@ -1,0 +1,192 @@
+//! Says on each new quota that it is enforced, once the API server has been seen to follow the rules that cover it.
+//!
+//! A configuration that has been written takes a moment until API servers follow it. Limits that came into force before would be exceeded by
+//! what nobody reviews. So the quota controller waits with the first `status.hard` for an annotation
+//! ([`ENFORCED`](kubequota_core::quota::ENFORCED)), and it is set here when a probe (the dry run of a ConfigMap in kubequota's own namespace)
+//! has come to the webhook by rules of the number that covers the quota. Where there are several API servers the probe has met one of
+//! them; the others follow within the same moment.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhook;
+use kubequota_cluster::backoff::{Backoff, Random};
+use kubequota_cluster::{ApiError, StatusWriter};
+use kubequota_core::Quota;
+use kubequota_core::decision::LimitedResources;
+use kubequota_shell::OncePer;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+use super::Parts;
+use super::reach::{Limited, PROBE_LABEL, Part, VersionsRead, number_of, reach_of};
+use super::upkeep::{changed, config_maps};
+use crate::handler::PROBE_ANSWER;
+
+/// So many quotas are told at a time.
+const CONCURRENT: usize = 16;
+
+/// A trouble that stays is told again after this long.
+const TROUBLE_INTERVAL: Duration = Duration::from_secs(600);
+
+/// So long API servers may take to follow new rules before that is a trouble.
+const LONG: Duration = Duration::from_secs(5);
+
+/// The name of the readiness detail.
+const DETAIL: &str = "webhook configuration: probe";
+
+/// The rules that API servers have been given.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Rules {
+    pub(super) webhooks: Vec<ValidatingWebhook>,
+    /// What they were worked out with.
+    pub(super) versions: VersionsRead,
+}
+
+/// Tells new quotas, for ever. It needs these verbs beside those of [`keep`](super::keep): create of `configmaps` in the own namespace,
+/// and patch of `resourcequotas/status`.
+pub(super) async fn prove(own_namespace: String, parts: &Parts, mut settled: watch::Receiver<Option<Rules>>) {
+    let mut limits = parts.quotas.limits_changes();
+    let mut proof = Proof {
+        own_namespace,
+        parts,
+        writer: StatusWriter::new(parts.cluster.clone()),
+        proven: None,
+        unproven: None,
+        troubles: OncePer::new(TROUBLE_INTERVAL),
+    };
+    let mut random = Random::new(None);
+    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(2));
+    loop {
+        limits.mark_unchanged();
+        let rules = settled.borrow_and_update().clone();
+        let waiting = rules.as_ref().map_or_else(Vec::new, |rules| proof.waiting(rules));
+        let done = match rules {
+            Some(rules) if !waiting.is_empty() => proof.tell(&rules, waiting).await,
+            _ => true,
+        };
+        tokio::select! {
+            () = changed(&mut settled) => {}
+            () = changed(&mut limits), if done => {}
+            () = sleep(backoff.next(&mut random)), if !done => {}
+        }
+    }
+}
+
+struct Proof<'a> {
+    own_namespace: String,
+    parts: &'a Parts,
+    writer: StatusWriter,
+    /// The rules that the API server has been seen to follow.
+    proven: Option<Rules>,
+    /// Since when it has been probed in vain.
+    unproven: Option<Instant>,
+    troubles: OncePer,
+}
+
+impl Proof<'_> {
+    /// The quotas that wait to be told, and that these rules cover.
+    fn waiting(&self, rules: &Rules) -> Vec<Quota> {
+        let mut waiting = Vec::new();
+        self.parts.quotas.for_each(|quota| {
+            if quota.awaits_enforcement() {
+                waiting.push(quota.clone());
+            }
+        });
+        if !waiting.is_empty() {
+            let reach = reach_of(&rules.webhooks);
+            waiting.retain(|quota| {
+                let limited = Limited::of(quota);
+                let needed = limited.reach(&LimitedResources::default(), &rules.versions, &self.own_namespace);
+                // What nobody counts nobody reviews.
+                let is_reviewed = needed.iter().any(|part| matches!(part, Part::Request { .. }));
+                !is_reviewed || needed.iter().all(|part| part.is_in(&reach))
+            });
+        }
+        waiting
+    }
+
+    /// Whether all have been told; otherwise it is to be tried again.
+    async fn tell(&mut self, rules: &Rules, waiting: Vec<Quota>) -> bool {
+        if self.proven.as_ref() != Some(rules) && !rules.webhooks.is_empty() {
+            match self.probe(number_of(&rules.webhooks)).await {
+                Ok(true) => {
+                    self.proven = Some(rules.clone());
+                    self.unproven = None;
+                }
+                Ok(false) => {
+                    let since = *self.unproven.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= LONG {
+                        self.trouble(
+                            "kube-apiserver does not call the webhook by its newest rules: can it reach the webhook's address? \
+                             (its log and its metric apiserver_admission_webhook_fail_open_count tell)",
+                        );
+                    }
+                    return false;
+                }
+                Err(error) => {
+                    self.trouble(&format!("whether the API server follows it is not known: {error}"));
+                    return false;
+                }
+            }
+        }
+        let told = stream::iter(waiting).map(|quota| {
+            let writer = &self.writer;
+            async move { (writer.say_enforced(&quota).await, quota) }
+        });
+        let told: Vec<_> = told.buffer_unordered(CONCURRENT).collect().await;
+        let mut all = true;
+        for (told, quota) in told {
+            match told {
+                Ok(Ok(quota)) => self.parts.quotas.landed(quota),
+                // The watch will show a quota whose answer can't be read.
+                Ok(Err(_)) => {}
+                Err(error) if error.is_not_found() => {}
+                Err(error) => {
+                    all = false;
+                    self.trouble(&format!(
+                        "quota {} could not be told that it is enforced: {error}",
+                        quota.key
+                    ));
+                }
+            }
+        }
+        if all {
+            self.parts.readiness.clear(DETAIL);
+            if self.troubles.over(DETAIL) {
+                info!("new quotas are told again that they are enforced");
+            }
+        }
+        all
+    }
+
+    /// Whether the API server follows the rules of this number.
+    async fn probe(&self, number: u64) -> Result<bool, ApiError> {
+        let (name, namespace) = ("kubequota-probe", self.own_namespace.as_str());
+        let probe = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": namespace, "labels": {PROBE_LABEL: "true"}},
+        });
+        let cluster = &self.parts.cluster;
+        let answer: Result<Value, ApiError> = cluster
+            .try_create_object(&config_maps(), Some(namespace), name, &probe)
+            .await;
+        match answer {
+            Ok(_) => Ok(false),
+            Err(ApiError::Status { status, .. }) if status.message.contains(PROBE_ANSWER) => {
+                Ok(status.message.ends_with(&format!("{PROBE_ANSWER}{number}")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn trouble(&mut self, trouble: &str) {
+        self.parts.readiness.degraded(DETAIL, trouble);
+        if let Some(repeats) = self.troubles.check(DETAIL, trouble, Instant::now()) {
+            warn!(repeats, "new quotas are not told that they are enforced: {trouble}");
+        }
+    }
+}
