@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubequota_cluster::monitor::{Failure, Sink, Update};
+use kubequota_cluster::quotas::QuotaCacheSink;
 use kubequota_cluster::{ApiResource, Cluster, Monitor, MonitorOptions, QuotaCache};
 use kubequota_core::decision::LimitedResources;
 use kubequota_core::{FieldError, Metadata, Quota};
@@ -73,6 +74,8 @@ pub struct Webhook {
     certificates: Certificates,
     limited: LimitedResources,
     configuration: configuration::Options,
+    /// Somebody else watches quotas.
+    is_fed: bool,
 }
 
 impl Webhook {
@@ -104,12 +107,32 @@ impl Webhook {
             certificates,
             limited: options.limited,
             configuration: options.configuration,
+            is_fed: false,
         })
+    }
+
+    /// Where another watch of all quotas is to tell what it sees. With it the webhook has none of its own.
+    pub fn feed(&mut self) -> impl Sink<Read> + 'static {
+        self.is_fed = true;
+        self.watched()
+    }
+
+    fn watched(&self) -> WatchedQuotas<QuotaCacheSink> {
+        WatchedQuotas {
+            gate: self.shell.readiness.register("admission: quotas listed"),
+            readiness: self.shell.readiness.clone(),
+            cache: self.quotas.sink(),
+        }
     }
 
     /// Serves until it is told to drain: then what is under way is still answered. Returns whether it ended because it was told to, and
     /// not by a failure (which starts the drain).
     pub async fn run(self) -> bool {
+        let own_watch = (!self.is_fed).then(|| {
+            let resource = ApiResource::resource_quotas().into();
+            let monitor = Monitor::new(self.cluster.clone(), &resource, None, Quotas, MonitorOptions::default());
+            monitor.spawn(self.watched())
+        });
         let Webhook {
             cluster,
             shell,
@@ -119,6 +142,7 @@ impl Webhook {
             certificates,
             limited,
             configuration,
+            ..
         } = self;
         let Shell {
             readiness,
@@ -129,13 +153,6 @@ impl Webhook {
         let heartbeat = liveness.heartbeat("webhook", STALE);
         let working = drain.guard("webhook");
         tracing::info!(address = %server.local_addr(), "starting the admission webhook");
-        let resource = ApiResource::resource_quotas().into();
-        let monitor = Monitor::new(cluster.clone(), &resource, None, Quotas, MonitorOptions::default());
-        let _quotas = monitor.spawn(WatchedQuotas {
-            gate: readiness.register("admission: quotas listed"),
-            readiness: readiness.clone(),
-            cache: quotas.sink(),
-        });
         let mut tasks = JoinSet::new();
         tasks.spawn(device_classes::follow(engine.clone()));
         let upkeep = configuration::Parts {
@@ -168,10 +185,13 @@ impl Webhook {
         // The drain waits for what is under way, and the quotas are still followed meanwhile.
         let served = serving.await.is_ok();
         drop(certificates);
+        drop(own_watch);
         drop(working);
         told && served
     }
 }
+
+type Read = (Metadata, Result<Quota, FieldError>);
 
 /// The cache's sink, with what it says to readiness.
 struct WatchedQuotas<S> {
@@ -182,11 +202,8 @@ struct WatchedQuotas<S> {
 
 const WATCH: &str = "admission: quotas watched";
 
-impl<S> Sink<(Metadata, Result<Quota, FieldError>)> for WatchedQuotas<S>
-where
-    S: Sink<(Metadata, Result<Quota, FieldError>)>,
-{
-    async fn handle(&mut self, update: Update<(Metadata, Result<Quota, FieldError>)>) {
+impl<S: Sink<Read>> Sink<Read> for WatchedQuotas<S> {
+    async fn handle(&mut self, update: Update<Read>) {
         let listed = matches!(update, Update::ListEnded(_));
         match &update {
             Update::Failed(Failure { error, .. }) => self.readiness.degraded(WATCH, error.to_string()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgAction, ValueEnum};
 use kubequota_controller::Options;
 
-use crate::process::{self, EXIT_CODES, Ended, Process, ProcessArgs, duration};
+use crate::process::{self, EXIT_CODES, Ended, ProcessArgs, duration};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -111,12 +111,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         dry_run: args.dry_run,
         ..args.controller.options(args.enforced_by, args.admission_grace)
     };
-    process::run(&args.process, |process| process.clone().work(control(options, process)))
-}
-
-/// The controller as part of a process.
-pub(crate) async fn control(options: Options, process: Process) -> Ended {
-    Ended::by(kubequota_controller::run(options, process.cluster, process.shell).await)
+    process::run(&args.process, |process| {
+        let parts = process.clone();
+        process.work(async { Ended::by(kubequota_controller::run(options, parts.cluster, parts.shell).await) })
+    })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use kubequota_admission::start::{CertificateOptions, Options, Webhook};
 use kubequota_core::decision::LimitedResources;
 use kubequota_wire::configuration::{self as limits, ConfigurationError, Source};
 
-use crate::controller::{ControllerArgs, Enforcer, control};
+use crate::controller::{ControllerArgs, Enforcer};
 use crate::process::{self, EXIT_CODES, Ended, Process, ProcessArgs, duration};
 
 const EXAMPLES: &str = "\
@@ -207,19 +207,22 @@ pub(crate) fn run_both(args: &RunArgs) -> ExitCode {
         controller.enforcement_patience = None;
     }
     process::run(&args.process, |process| async move {
-        let webhook = match prepare(options, &process).await {
+        let mut webhook = match prepare(options, &process).await {
             Ok(webhook) => webhook,
             Err(ended) => return ended,
         };
-        let parts = process.clone();
+        let Process { cluster, shell, .. } = process.clone();
         let both = async {
+            let drain = shell.drain.clone();
+            let controlled = kubequota_controller::run_and_feed(controller, cluster, shell, webhook.feed());
             let webhook = async {
                 let told = webhook.run().await;
-                parts.shell.drain.start();
+                drain.start();
                 told
             };
-            let (told, controlled) = tokio::join!(webhook, control(controller, parts.clone()));
-            Ended::by(told && matches!(controlled, Ended::Told))
+            // The watch of quotas ends after both.
+            let ((controlled, _quotas), told) = tokio::join!(controlled, webhook);
+            Ended::by(controlled && told)
         };
         process.work(both).await
     })

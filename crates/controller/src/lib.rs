@@ -17,4 +17,4 @@ mod state;
 mod sync;
 
 pub use options::Options;
-pub use start::run;
+pub use start::{run, run_and_feed};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use kubequota_cluster::{ApiResource, Cluster, Versions};
+use kubequota_cluster::{ApiResource, Cluster, MonitorHandle, Sink, Versions};
+use kubequota_core::{FieldError, Metadata, Quota};
 use kubequota_shell::Shell;
 use kubequota_wire::json::Quotas;
 use tokio::task::JoinSet;
@@ -19,9 +20,19 @@ const BEAT: Duration = Duration::from_secs(5);
 /// Without a beat for this long the process should be restarted.
 const STALE: Duration = Duration::from_secs(60);
 
-/// Runs the controller until it is told to drain. Workers finish what is in their hands; the caller waits for that with [`Drain::wait`](kubequota_shell::drain::Drain::wait).
-/// Returns whether it ended because it was told to, and not by a failure (which starts the drain).
+/// Runs the controller until it is told to drain. Workers finish what is in their hands; the caller waits for that with
+/// [`Drain::wait`](kubequota_shell::drain::Drain::wait). Returns whether it ended because it was told to, and not by a failure (which starts
+/// the drain).
 pub async fn run(options: Options, cluster: Cluster, shell: Shell) -> bool {
+    run_and_feed(options, cluster, shell, ()).await.0
+}
+
+/// As [`run`], and what the watch of quotas shows is told to `follower` too, before the controller takes it in: so the parts of one
+/// process need one watch. It goes on until the handle that is returned is dropped.
+pub async fn run_and_feed<F>(options: Options, cluster: Cluster, shell: Shell, follower: F) -> (bool, MonitorHandle)
+where
+    F: Sink<(Metadata, Result<Quota, FieldError>)> + 'static,
+{
     let Shell {
         metrics,
         readiness,
@@ -38,7 +49,9 @@ pub async fn run(options: Options, cluster: Cluster, shell: Shell) -> bool {
     );
 
     let quotas = Versions::from(ApiResource::resource_quotas());
-    let quotas = state.monitor(&quotas, Quotas).spawn(QuotaSink::new(state.clone()));
+    let quotas = state
+        .monitor(&quotas, Quotas)
+        .spawn((follower, QuotaSink::new(state.clone())));
 
     let mut tasks = JoinSet::new();
     tasks.spawn(kinds::run(state.clone()));
@@ -68,12 +81,11 @@ pub async fn run(options: Options, cluster: Cluster, shell: Shell) -> bool {
     };
     tracing::info!("shutting the quota controller down");
     // Nothing new comes in; what is queued is left to the next start, what is being written is finished.
-    drop(quotas);
     tasks.abort_all();
     state.primary.close();
     state.missing_usage.close();
     while workers.join_next().await.is_some() {}
-    told
+    (told, quotas)
 }
 
 /// A task that should go on for ever has ended: the program ends in an orderly way, to be started again.

@@ -40,3 +40,21 @@ impl<T: Send> Sink<T> for mpsc::Sender<Update<T>> {
         let _ = self.send(update).await;
     }
 }
+
+/// Nobody.
+impl<T: Send> Sink<T> for () {
+    async fn handle(&mut self, _: Update<T>) {}
+}
+
+/// Two that follow one watch, each told in this order.
+impl<T, A, B> Sink<T> for (A, B)
+where
+    T: Clone + Send,
+    A: Sink<T>,
+    B: Sink<T>,
+{
+    async fn handle(&mut self, update: Update<T>) {
+        self.0.handle(update.clone()).await;
+        self.1.handle(update).await;
+    }
+}
