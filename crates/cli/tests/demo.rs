@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use http::Request;
 use kubequota_cluster::error::Target;
-use kubequota_cluster::{Call, ClientOptions, Cluster};
+use kubequota_cluster::{ApiError, Call, ClientOptions, Cluster};
 use serde_json::{Value, json};
 
 fn demo(args: &[&str]) -> Command {
@@ -29,10 +29,14 @@ fn it_ends_well_and_fits_on_a_terminal() {
         assert!(!line.contains('\x1b'), "colours without a terminal: {line}");
     }
     let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // Refused by kubequota's webhook, and not by a plugin of the server.
+    let refused = "admission webhook \"quota.kubequota.dev\" denied the request: pods \"web-";
+    assert!(one_line.contains(refused), "{text}");
     assert!(
-        one_line.contains("is forbidden: exceeded quota: compute, requested:"),
+        one_line.contains("\" is forbidden: exceeded quota: compute, requested:"),
         "{text}"
     );
+    assert!(one_line.contains("ask its webhook, https://127.0.0.1:"), "{text}");
     assert!(text.contains("quotas, 24 names: no drift"), "{text}");
     // What was recorded is what a recount of the objects gives, and no more than the limit.
     let rows: Vec<Vec<&str>> = text
@@ -82,22 +86,30 @@ impl Serving {
     }
 
     async fn send(&self, method: &str, path: &str, body: &Value) -> Value {
+        self.answer(method, path, body).await.unwrap()
+    }
+
+    async fn answer(&self, method: &str, path: &str, body: &Value) -> Result<Value, ApiError> {
         let call = Call {
             verb: "test",
             target: Target::Path(path.to_owned()),
         };
+        let content_type = match method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header("content-type", "application/merge-patch+json")
+            .header("content-type", content_type)
             .body(if body.is_null() {
                 Vec::new()
             } else {
                 body.to_string().into_bytes()
             })
             .unwrap();
-        let answer = self.cluster.request(&call, request, Duration::from_secs(10)).await;
-        serde_json::from_slice(&answer.unwrap().body).unwrap()
+        let answer = self.cluster.request(&call, request, Duration::from_secs(10)).await?;
+        Ok(serde_json::from_slice(&answer.body).unwrap())
     }
 
     async fn until_used(&self, path: &str, expected: impl Fn(&Value) -> bool) {
@@ -137,6 +149,17 @@ async fn what_is_changed_through_its_api_is_followed() {
     // A deleted pod: its share comes back.
     serving.send("DELETE", &format!("{pods}/db-0"), &Value::Null).await;
     serving.until_used(compute, |used| used["count/pods"] == one_less).await;
+
+    // One more than the quota allows is refused, for as long as the server is told to ask the webhook.
+    let services = "/api/v1/namespaces/team-a/services";
+    let second = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "second"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
+    let refused = serving.answer("POST", services, &second).await.unwrap_err().to_string();
+    let denied = "admission webhook \"quota.kubequota.dev\" denied the request: services \"second\" is forbidden: exceeded quota: objects, ";
+    assert!(refused.contains(denied), "{refused}");
+    let configuration = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/kubequota";
+    serving.send("DELETE", configuration, &Value::Null).await;
+    serving.send("POST", services, &second).await;
 
     // Ctrl-C ends it, and leaves no kubeconfig behind.
     let interrupted = Command::new("kill")

@@ -43,6 +43,7 @@ struct Shared {
     log: Mutex<VecDeque<RequestInfo>>,
     admitter: Mutex<Option<Arc<dyn Admitter>>>,
     webhooks: Mutex<webhook::Served>,
+    conditions: webhook::Conditions,
     down: AtomicBool,
     user: String,
     minor_version: u32,
@@ -98,6 +99,7 @@ impl Builder {
                 log: Mutex::new(VecDeque::new()),
                 admitter: Mutex::new(None),
                 webhooks: Mutex::default(),
+                conditions: webhook::Conditions::default(),
                 down: AtomicBool::new(false),
                 user: self.user,
                 minor_version: self.minor_version,
@@ -380,6 +382,10 @@ impl TestServer {
 
     pub(crate) fn served_webhook(&self, authority: &str) -> Option<Router> {
         self.shared.webhooks.lock().get(authority).cloned()
+    }
+
+    pub(crate) fn conditions(&self) -> &webhook::Conditions {
+        &self.shared.conditions
     }
 
     pub(crate) fn user(&self) -> &str {

@@ -1,23 +1,29 @@
-//! The cluster of the demo: the embedded API server on loopback, the admission plugin in it, and the controller beside it.
+//! The cluster of the demo: the embedded API server on loopback, and beside it kubequota, controller and webhook, as `kubequota run` has them.
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::Request;
 use jiff::Timestamp;
+use kubequota_admission::certificates::OwnOptions;
+use kubequota_admission::configuration::{self, Address};
+use kubequota_admission::serve::{HttpsError, HttpsOptions};
+use kubequota_admission::start::{self, CertificateOptions, StartError, Webhook};
 use kubequota_cluster::error::Target;
 use kubequota_cluster::{ApiError, Call, ClientOptions, Cluster};
 use kubequota_controller::Options;
+use kubequota_core::decision::LimitedResources;
 use kubequota_shell::{Drain, Readiness, Shell};
-use kubequota_testserver::{Listening, QuotaPlugin, TestServer};
-use serde_json::Value;
+use kubequota_testserver::{Listening, TestServer};
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::DemoError;
+use crate::controller::Enforcer;
 
 /// The server is in this process: an answer that takes this long will not come.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -28,8 +34,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often it is looked at meanwhile: what is measured is as exact as this.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How long the controller may take to stop.
+/// How long kubequota may take to stop.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// kubequota's own namespace, as in `deploy/`.
+const NAMESPACE: &str = "kubequota-system";
+
+/// So many ports are tried for the webhook.
+const PORTS: u32 = 5;
 
 /// What the demo's own requests call themselves.
 const AGENT: &str = "kubequota-demo";
@@ -41,7 +53,7 @@ pub(super) struct Demo {
     pub(super) kubeconfig: Kubeconfig,
     listening: Listening,
     client: Cluster,
-    controller: JoinHandle<bool>,
+    kubequota: JoinHandle<bool>,
     drain: Drain,
 }
 
@@ -49,34 +61,40 @@ impl Demo {
     /// Starts it. The server is reached as any other is: over a socket, by a kubeconfig.
     pub(super) async fn start(port: u16, kubeconfig: Option<&Path>, drain: &Drain) -> Result<Self, DemoError> {
         let server = TestServer::builder().epoch(Timestamp::now()).user("demo").build();
-        server.admitter(QuotaPlugin::new());
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+        let made = server.create(namespace);
+        made.map_err(|status| DemoError::Unexpected(status.message))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listening = server.listen(address).await;
         let listening = listening.map_err(|source| DemoError::Listen { address, source })?;
         let kubeconfig = Kubeconfig::write(kubeconfig, &listening.url())?;
-        let options = |user_agent: String, qps: f32| ClientOptions {
+        // Nobody else uses the server, so nobody is held back.
+        let options = |user_agent: String| ClientOptions {
             kubeconfig: Some(kubeconfig.path.clone()),
             user_agent,
-            qps,
+            qps: 0.0,
             ..ClientOptions::default()
         };
-        let defaults = ClientOptions::default();
         let unmeasured = |_: &str| tower::layer::util::Identity::new();
-        let client = Cluster::connect(&options(AGENT.to_owned(), 0.0), unmeasured).await?;
+        let client = Cluster::connect(&options(AGENT.to_owned()), unmeasured).await?;
         let shell = Shell {
             drain: drain.clone(),
             ..Shell::new(env!("CARGO_PKG_VERSION"))
         };
-        let own = options(defaults.user_agent, defaults.qps);
-        let readiness = shell.readiness.clone();
+        let own = options(ClientOptions::default().user_agent);
         let cluster = Cluster::connect(&own, |host| shell.metrics.rest_client.layer(host)).await?;
+        let webhook = webhook(&cluster, &shell).await?;
         Ok(Demo {
             server,
-            readiness,
+            readiness: shell.readiness.clone(),
             kubeconfig,
             listening,
             client,
-            controller: tokio::spawn(kubequota_controller::run(Options::default(), cluster, shell)),
+            kubequota: tokio::spawn(async move {
+                let controller = kubequota_controller::run(controller_options(), cluster, shell);
+                let (webhook, controller) = tokio::join!(webhook.run(), controller);
+                webhook && controller
+            }),
             drain: drain.clone(),
         })
     }
@@ -86,13 +104,13 @@ impl Demo {
         self.listening.url()
     }
 
-    /// Ends it. The controller finishes what is in its hands.
+    /// Ends it. kubequota finishes what is in its hands.
     pub(super) async fn stop(self) -> Result<(), DemoError> {
         let told = self.drain.wait(GRACE).await;
         told.map_err(|late| DemoError::Unexpected(late.to_string()))?;
-        match self.controller.await {
+        match self.kubequota.await {
             Ok(true) => self.kubeconfig.remove(),
-            _ => Err(DemoError::Unexpected("the controller ended by itself".to_owned())),
+            _ => Err(DemoError::Unexpected("kubequota ended by itself".to_owned())),
         }
     }
 
@@ -177,8 +195,8 @@ impl Demo {
             if let Some(found) = probe(self).await? {
                 return Ok((found, began.elapsed()));
             }
-            if self.controller.is_finished() {
-                return Err(DemoError::Unexpected("the controller ended by itself".to_owned()));
+            if self.kubequota.is_finished() {
+                return Err(DemoError::Unexpected("kubequota ended by itself".to_owned()));
             }
             if began.elapsed() > PATIENCE {
                 return Err(DemoError::Late {
@@ -190,15 +208,67 @@ impl Demo {
         }
     }
 
-    /// How many requests the controller has sent, and how many of them were writes.
-    pub(super) fn controllers_requests(&self) -> (usize, usize) {
+    /// How many requests kubequota has sent, and how many of them were writes of a quota's status.
+    pub(super) fn kubequotas_requests(&self) -> (usize, usize) {
         let requests = self.server.requests();
         let own: Vec<_> = requests
             .iter()
             .filter(|request| !request.user_agent.contains(AGENT) && request.user_agent.starts_with("kubequota/"))
             .collect();
-        (own.len(), own.iter().filter(|request| request.writes()).count())
+        let writes = own
+            .iter()
+            .filter(|request| request.writes() && request.resource == "resourcequotas");
+        (own.len(), writes.count())
     }
+}
+
+fn controller_options() -> Options {
+    Options {
+        admission_grace: Enforcer::Webhook.usual_grace(),
+        enforcement_patience: Enforcer::Webhook.patience(),
+        ..Options::default()
+    }
+}
+
+/// The webhook, at a URL on loopback: it makes its own certificates, and tells the server of itself.
+async fn webhook(cluster: &Cluster, shell: &Shell) -> Result<Webhook, DemoError> {
+    for _ in 1..PORTS {
+        match webhook_at(free_port()?, cluster, shell).await {
+            // Somebody was faster.
+            Err(StartError::Https(HttpsError::Listen(_))) => {}
+            started => return Ok(started?),
+        }
+    }
+    Ok(webhook_at(free_port()?, cluster, shell).await?)
+}
+
+async fn webhook_at(port: u16, cluster: &Cluster, shell: &Shell) -> Result<Webhook, StartError> {
+    let address = Address::Url(format!("https://{}:{port}", Ipv4Addr::LOCALHOST));
+    let options = start::Options {
+        https: HttpsOptions {
+            bind_address: Ipv4Addr::LOCALHOST.into(),
+            port,
+            // There is one server, and it ends with this.
+            shutdown_delay: Duration::ZERO,
+            ..HttpsOptions::default()
+        },
+        certificates: CertificateOptions::Own(OwnOptions::new(NAMESPACE, vec![address.host()])),
+        clients: None,
+        limited: LimitedResources::default(),
+        configuration: configuration::Options {
+            namespace: NAMESPACE.to_owned(),
+            ..configuration::Options::new(address)
+        },
+    };
+    Webhook::start(options, cluster.clone(), shell.clone()).await
+}
+
+/// A port of loopback that is free now: the webhook's URL has it before the webhook listens.
+fn free_port() -> Result<u16, DemoError> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let found = TcpListener::bind(address).and_then(|listener| listener.local_addr());
+    let found = found.map_err(|source| DemoError::Listen { address, source })?;
+    Ok(found.port())
 }
 
 /// A kubeconfig for the server, gone when the demo ends.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use kubequota_admission::start::StartError;
 use kubequota_cluster::{ApiError, ConnectError};
 use kubequota_shell::Drain;
 
@@ -35,9 +36,9 @@ Exit codes:
 
 /// Watch quotas being filled, enforced and given back, with nothing but this program.
 ///
-/// It starts an API server in this process, on loopback, with ResourceQuota admission as Kubernetes' built-in plugin does it, runs the
-/// quota controller against it, and applies the manifests of examples/. Every figure printed is read from that server. Nothing is left
-/// behind, and no other cluster is touched.
+/// It starts an API server in this process, on loopback, runs kubequota against it, controller and admission webhook, and applies the
+/// manifests of examples/. Every figure and every refusal printed is that server's answer. Nothing is left behind, and no other cluster is
+/// touched.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "Examples and exit codes: --help")]
 pub(crate) struct Args {
@@ -73,6 +74,8 @@ enum DemoError {
     System(String),
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Webhook(#[from] StartError),
     #[error(transparent)]
     Api(#[from] ApiError),
     #[error("{what} did not come about within {after:?}")]
@@ -136,6 +139,7 @@ fn serving(demo: &Demo, page: &mut Page) {
     // Not wrapped: it is to be copied.
     page.verbatim(&format!("  export KUBECONFIG={}", demo.kubeconfig.path.display()));
     page.verbatim("  kubectl get quota -A");
+    page.verbatim("  kubectl create service loadbalancer second --tcp=80   # is refused");
     page.verbatim("  kubectl delete pod db-0; kubectl describe quota compute");
     page.say(
         Style::Faint,

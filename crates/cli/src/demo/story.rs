@@ -31,7 +31,7 @@ pub(super) async fn tell(demo: &Demo, page: &mut Page) -> Result<(), DemoError> 
         Style::Plain,
         0,
         &format!(
-            "An API server at {}, with quota admission as Kubernetes' built-in plugin does it, and kubequota's controller: all in this process.",
+            "An API server at {}, without the built-in quota plugin, and kubequota, controller and admission webhook: all in this process.",
             demo.url()
         ),
     );
@@ -89,6 +89,13 @@ impl Demo {
         Ok(figures(&self.get(&path).await?["status"]["used"]))
     }
 
+    /// The URL at which the server asks about what quotas limit, as its configuration has it.
+    async fn webhook(&self) -> Result<String, DemoError> {
+        let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/kubequota";
+        let configuration = self.get(path).await?;
+        Ok(text(&configuration, "/webhooks/0/clientConfig/url").to_owned())
+    }
+
     /// Waits until `used` of a quota is something else than `before`, and says what and how long that took.
     async fn until_changed(
         &self,
@@ -125,7 +132,7 @@ async fn quotas_can_be_used(demo: &Demo, page: &mut Page, first: &[Value]) -> Re
     for object in first {
         demo.create(object).await?;
     }
-    page.progress("waiting until the controller has counted every quota once");
+    page.progress("waiting until every quota is counted and enforced");
     let ((quotas, names), took) = demo
         .until("that every quota can be used", async |demo| {
             let quotas = demo.quotas().await?;
@@ -142,10 +149,11 @@ async fn quotas_can_be_used(demo: &Demo, page: &mut Page, first: &[Value]) -> Re
         Style::Plain,
         0,
         &format!(
-            "{quotas} quotas over {names} names from {} files of examples/. The controller had counted all of them {} after the last was \
-             made; before, the plugin would have refused what they limit.",
+            "{quotas} quotas over {names} names from {} files of examples/. All of them were counted and in force {} after the last was \
+             made: kubequota has told the server to ask its webhook, {}, about what they limit.",
             FILES.len(),
-            millis(took)
+            millis(took),
+            demo.webhook().await?
         ),
     );
     Ok(())
@@ -425,11 +433,11 @@ async fn summary(demo: &Demo, page: &mut Page) -> Result<(), DemoError> {
         width: u16::try_from(WIDTH).ok(),
     };
     page.verbatim(&audit::text(&audit, screen));
-    let (requests, writes) = demo.controllers_requests();
+    let (requests, writes) = demo.kubequotas_requests();
     page.say(
         Style::Faint,
         0,
-        &format!("The controller sent {requests} requests, {writes} of them writes of a quota's status."),
+        &format!("kubequota sent {requests} requests, {writes} of them writes of a quota's status."),
     );
     if audit.has_drifted() || !audit.errors.is_empty() {
         let problems: Vec<String> = audit.errors.iter().map(ToString::to_string).collect();

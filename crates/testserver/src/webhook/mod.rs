@@ -1,15 +1,17 @@
 //! Validating admission webhooks, called as kube-apiserver v1.37 calls them (`k8s.io/apiserver/pkg/admission/plugin/webhook`).
 //!
-//! Every ValidatingWebhookConfiguration that is stored is obeyed at once, those of the first name first. What is left out: `matchConditions`,
-//! which are CEL (a configuration with them is refused), reviews of version `v1beta1`, and mutating webhooks. A webhook that is named by a
-//! Service is found only where a test serves it; any other needs a `caBundle`, because the machine's own authorities are not asked.
+//! Every ValidatingWebhookConfiguration that is stored is obeyed at once, those of the first name first. What is left out: reviews of version
+//! `v1beta1`, mutating webhooks, and some functions of `matchConditions` ([`condition`]). A webhook that is named by a Service is found only
+//! where a test serves it; any other needs a `caBundle`, because the machine's own authorities are not asked.
 
 mod call;
+mod condition;
 mod matching;
 
 pub(crate) use call::authority_of;
+pub(crate) use condition::Conditions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use axum::Router;
@@ -30,6 +32,9 @@ const CONFIGURATIONS: &str = "validatingwebhookconfigurations.admissionregistrat
 
 /// The group of the kinds that no webhook is asked about: else a bad one could not be repaired.
 const EXEMPT_GROUP: &str = "admissionregistration.k8s.io";
+
+/// A webhook has no more conditions than this.
+const MOST_CONDITIONS: usize = 64;
 
 /// The webhooks that tests serve in this process, by host and port.
 pub(crate) type Served = BTreeMap<String, Router>;
@@ -77,24 +82,42 @@ pub(crate) fn concerns(store: &Store, resource: &GroupResource) -> bool {
     resource.group != EXEMPT_GROUP && store.count(&GroupResource::parse(CONFIGURATIONS), "") > 0
 }
 
-/// What validation has against a configuration. A test that serves the kind itself keeps what it likes; a webhook is then asked whatever its
-/// conditions are.
+/// What validation has against the conditions of a configuration: their number, names and expressions. A test that serves the kind itself
+/// keeps what it likes.
 pub(crate) fn invalid(kind: &Kind, object: &Value) -> Vec<(String, String)> {
     if kind.custom || kind.resource() != GroupResource::parse(CONFIGURATIONS) {
         return Vec::new();
     }
     let webhooks = object["webhooks"].as_array().into_iter().flatten().enumerate();
-    webhooks
-        .filter(|(_, webhook)| {
-            webhook["matchConditions"]
-                .as_array()
-                .is_some_and(|list| !list.is_empty())
-        })
-        .map(|(at, _)| {
-            let why = "Forbidden: the embedded API server does not evaluate CEL; leave matchConditions out".to_owned();
-            (format!("webhooks[{at}].matchConditions"), why)
-        })
-        .collect()
+    let mut causes = Vec::new();
+    for (at, webhook) in webhooks {
+        let field = format!("webhooks[{at}].matchConditions");
+        let conditions = condition::conditions(webhook);
+        if conditions.len() > MOST_CONDITIONS {
+            let why = format!(
+                "Too many: {}: must have at most {MOST_CONDITIONS} items",
+                conditions.len()
+            );
+            causes.push((field.clone(), why));
+        }
+        let mut names = BTreeSet::new();
+        for (at, condition) in conditions.iter().enumerate() {
+            let text = |field: &str| condition[field].as_str().unwrap_or_default();
+            let (name, expression) = (text("name"), text("expression").trim());
+            let mut wrong = |part: &str, why: String| causes.push((format!("{field}[{at}].{part}"), why));
+            if expression.is_empty() {
+                wrong("expression", "Required value".to_owned());
+            } else if let Some(why) = condition::invalid(expression) {
+                wrong("expression", format!("Invalid value: {expression:?}: {why}"));
+            }
+            if name.is_empty() {
+                wrong("name", "Required value".to_owned());
+            } else if !names.insert(name) {
+                wrong("name", format!("Duplicate value: {name:?}"));
+            }
+        }
+    }
+    causes
 }
 
 /// Asks all webhooks that the request concerns, at once. What they say beside their verdict is added to `warnings`.
@@ -106,7 +129,14 @@ pub(crate) async fn validate(
     let mut asked = FuturesUnordered::new();
     for webhook in webhooks(server) {
         if let Some(version) = matching::version_to_ask(server, &webhook, attributes)? {
-            asked.push(ask(server, webhook, version, attributes, warnings));
+            let uid = server.store().new_uid();
+            let review = review(server, &uid, &version, attributes);
+            match server.conditions().meets(&webhook, &review) {
+                Ok(true) => asked.push(ask(server, webhook, uid, review, attributes, warnings)),
+                Ok(false) => {}
+                Err(_) if webhook["failurePolicy"] == "Ignore" => {}
+                Err(why) => return Err(Status::denied(&attributes.resource, &attributes.name, why)),
+            }
         }
     }
     // Of several refusals the first to arrive is told.
@@ -132,12 +162,13 @@ fn webhooks(server: &TestServer) -> Vec<Value> {
 async fn ask(
     server: &TestServer,
     webhook: Value,
-    version: String,
+    uid: String,
+    review: Value,
     attributes: &Attributes,
     warnings: &Mutex<Vec<String>>,
 ) -> Result<(), Status> {
     let name = webhook["name"].as_str().unwrap_or_default();
-    match ask_one(server, &webhook, &version, attributes, warnings).await {
+    match ask_one(server, &webhook, &uid, &review, attributes, warnings).await {
         Ok(()) => Ok(()),
         Err(Refusal::Denied(status)) => Err(status),
         Err(Refusal::Failed(_)) if webhook["failurePolicy"] == "Ignore" => Ok(()),
@@ -153,7 +184,8 @@ async fn ask(
 async fn ask_one(
     server: &TestServer,
     webhook: &Value,
-    version: &str,
+    uid: &str,
+    review: &Value,
     attributes: &Attributes,
     warnings: &Mutex<Vec<String>>,
 ) -> Result<(), Refusal> {
@@ -173,18 +205,16 @@ async fn ask_one(
                 .to_owned(),
         ));
     }
-    let uid = server.store().new_uid();
-    let review = review(server, &uid, version, attributes);
     let seconds = webhook["timeoutSeconds"].as_u64().unwrap_or(10);
     let target = call::Target::of(&webhook["clientConfig"])
         .map_err(|why| Refusal::Failed(format!("could not get REST client: {why}")))?;
     let url = format!("{}?timeout={seconds}s", target.url);
-    let answer = tokio::time::timeout(Duration::from_secs(seconds), call::post(server, &target, &url, &review)).await;
+    let answer = tokio::time::timeout(Duration::from_secs(seconds), call::post(server, &target, &url, review)).await;
     let answer = answer
         .unwrap_or_else(|_| Err(call::at(&url, "context deadline exceeded")))
         .map_err(|why| Refusal::Failed(format!("failed to call webhook: {why}")))?;
     let response =
-        verified(&answer, &uid).map_err(|why| Refusal::Failed(format!("received invalid webhook response: {why}")))?;
+        verified(&answer, uid).map_err(|why| Refusal::Failed(format!("received invalid webhook response: {why}")))?;
     for warning in response["warnings"].as_array().into_iter().flatten() {
         let warning = warning.as_str().unwrap_or_default();
         let mut warnings = warnings.lock();

@@ -338,12 +338,89 @@ async fn what_a_webhook_is_asked() {
         200
     );
     assert_eq!(log.lock().len(), asked, "webhooks are not asked about webhooks");
-    let conditions = configuration(&json!({"matchConditions": [{"name": "n", "expression": "true"}]}));
-    let (code, body, _) = send(&server, "POST", path, &conditions).await;
-    assert!(
-        code == 422 && body["message"].as_str().unwrap().contains("CEL"),
-        "{body}"
-    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn conditions_decide_who_is_asked() {
+    let app = "object.metadata.labels.app == 'a'";
+    let forbidden = "configmaps \"c\" is forbidden: expression 'object.data.a == 'b'' resulted in error: ";
+    for (expressions, policy, code, asked) in [
+        (&[app][..], "Fail", 400, 1),
+        (&[app, "request.operation == 'UPDATE'"], "Fail", 201, 0),
+        (
+            &["request.name == 'c' && request.namespace == 'default'"],
+            "Fail",
+            400,
+            1,
+        ),
+        // What can't be evaluated is judged by the policy, unless it does not matter.
+        (&["object.data.a == 'b'"], "Fail", 403, 0),
+        (&["object.data.a == 'b'"], "Ignore", 201, 0),
+        (&["object.data.a == 'b'", "false"], "Fail", 201, 0),
+        (&[app], "Ignore", 400, 1),
+    ] {
+        let (server, log) = server(json!({"allowed": false}));
+        let conditions = expressions.iter().enumerate();
+        let conditions: Vec<Value> = conditions
+            .map(|(at, expression)| json!({"name": format!("n{at}"), "expression": expression}))
+            .collect();
+        let fields = json!({"matchConditions": conditions, "failurePolicy": policy});
+        let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+        assert_eq!(send(&server, "POST", path, &configuration(&fields)).await.0, 201);
+        let (told, body, _) = create(&server, "").await;
+        assert_eq!(
+            (told, log.lock().len()),
+            (code, asked),
+            "{expressions:?} {policy}: {body}"
+        );
+        if code == 403 {
+            assert!(body["message"].as_str().unwrap().starts_with(forbidden), "{body}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn conditions_that_are_not_stored() {
+    let condition = |name: &str, expression: &str| json!({"name": name, "expression": expression});
+    let many: Vec<Value> = (0..65).map(|at| condition(&format!("n{at}"), "true")).collect();
+    for (conditions, told) in [
+        (json!([]), None),
+        (
+            json!([condition("n", "true"), condition("m", "has(object.spec)")]),
+            None,
+        ),
+        (
+            json!(many),
+            Some("webhooks[0].matchConditions: Too many: 65: must have at most 64 items"),
+        ),
+        (
+            json!([condition("n", " ")]),
+            Some("webhooks[0].matchConditions[0].expression: Required value"),
+        ),
+        (
+            json!([condition("", "true")]),
+            Some("webhooks[0].matchConditions[0].name: Required value"),
+        ),
+        (
+            json!([condition("n", "true"), condition("n", "true")]),
+            Some("webhooks[0].matchConditions[1].name: Duplicate value: \"n\""),
+        ),
+        (
+            json!([condition("n", "object.")]),
+            Some("webhooks[0].matchConditions[0].expression: Invalid value: \"object.\": compilation failed: "),
+        ),
+    ] {
+        let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+        let configuration = configuration(&json!({"matchConditions": conditions}));
+        let (code, body, _) = send(&TestServer::new(), "POST", path, &configuration).await;
+        match told {
+            None => assert_eq!(code, 201, "{body}"),
+            Some(told) => assert!(
+                code == 422 && body["message"].as_str().unwrap().contains(told),
+                "{told}: {body}"
+            ),
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
