@@ -41,6 +41,7 @@ type Cluster struct {
 	options   Options
 	data      string // temporary: etcd's data, keys, kubeconfigs
 	pki       *pki
+	servers   []*APIServer
 	processes []*process // in the order in which they were started
 	cancel    context.CancelCauseFunc
 
@@ -65,7 +66,7 @@ func Start(ctx context.Context, options Options) (context.Context, *Cluster, err
 	if err != nil {
 		return ctx, c, err
 	}
-	etcd, etcdPeer, server := ports[0], ports[1], ports[2]
+	etcd, etcdPeer, serverPort := ports[0], ports[1], ports[2]
 	etcdURL, peerURL := "http://127.0.0.1:"+etcd, "http://127.0.0.1:"+etcdPeer
 	c.Etcd = etcdURL
 	if err := c.start("etcd", binaries.Etcd,
@@ -79,29 +80,11 @@ func Start(ctx context.Context, options Options) (context.Context, *Cluster, err
 		return ctx, c, err
 	}
 
-	c.Server = "https://127.0.0.1:" + server
-	flags := []string{"apiserver",
-		"--etcd-servers", etcdURL,
-		"--bind-address", "127.0.0.1", "--secure-port", server,
-		// No address of this machine is looked for or published: everything stays on loopback.
-		"--advertise-address", "127.0.0.1", "--endpoint-reconciler-type", "none",
-		"--cert-dir", filepath.Join(data, "apiserver"),
-		"--tls-cert-file", c.pki.serverCert, "--tls-private-key-file", c.pki.serverKey,
-		"--service-account-issuer", "https://kubernetes.default.svc",
-		"--service-account-key-file", c.pki.serviceAccPub, "--service-account-signing-key-file", c.pki.serviceAccountKey,
-		"--token-auth-file", c.pki.tokens, "--authorization-mode", "RBAC",
-		// Pods are made where no controller makes service accounts.
-		"--disable-admission-plugins", "ServiceAccount",
-		"--service-cluster-ip-range", "10.0.0.0/16",
-		// A suite is judged by its answers, not by how a busy server shares itself out.
-		"--max-requests-inflight", "0", "--max-mutating-requests-inflight", "0", "--enable-priority-and-fairness=false",
-	}
-	if err := c.start("kube-apiserver", binaries.ControlPlane, append(flags, options.ServerFlags...)...); err != nil {
+	server, err := c.startServer(serverPort, options.ServerFlags)
+	if err != nil {
 		return ctx, c, err
 	}
-	if c.Admin, err = newClient(c.Server, c.pki.ca, c.pki.adminToken); err != nil {
-		return ctx, c, err
-	}
+	c.Server, c.Admin = server.URL, server.Client
 	if c.AdminKubeconfig, err = c.Kubeconfig("admin", c.pki.adminToken); err != nil {
 		return ctx, c, err
 	}

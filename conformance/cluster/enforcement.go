@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -34,8 +35,37 @@ func (c *Cluster) StartEnforcement(ctx context.Context, path, root string, flags
 	if err != nil {
 		return err
 	}
-	args = append(append([]string{"run"}, args...), "--webhook-url", "https://"+replica.Address)
-	if err := c.startProgram(program{name: "kubequota", path: path, args: append(args, flags...)}); err != nil {
+	return c.startRun(ctx, path, replica, append(append(args, "--webhook-url", "https://"+replica.Address), flags...))
+}
+
+// StartEnforcementBehindService is StartEnforcement with a Service that leads to the webhook, as in a real cluster. It returns the process's
+// name, and where it serves.
+func (c *Cluster) StartEnforcementBehindService(ctx context.Context, path, root string, flags ...string) (name string, replica Replica, err error) {
+	kubeconfig, err := c.EnforcementKubeconfig(ctx, root)
+	if err != nil {
+		return "", Replica{}, err
+	}
+	replica, args, err := reviewing(kubeconfig)
+	if err != nil {
+		return "", replica, err
+	}
+	_, port, err := net.SplitHostPort(replica.Address)
+	if err != nil {
+		return "", replica, err
+	}
+	service, err := c.MakeService(ctx, "run", port)
+	if err != nil {
+		return "", replica, err
+	}
+	return runProcess, replica, c.startRun(ctx, path, replica, append(append(args, "--webhook-service", service.address()), flags...))
+}
+
+// runProcess is the name of the process that is controller and webhook.
+const runProcess = "kubequota"
+
+// startRun starts controller and webhook in one process, and returns once the webhook is known to the server and ready.
+func (c *Cluster) startRun(ctx context.Context, path string, replica Replica, args []string) error {
+	if err := c.startProgram(program{name: runProcess, path: path, args: append([]string{"run"}, args...)}); err != nil {
 		return err
 	}
 	if err := c.waitWebhook(ctx, replica); err != nil {
@@ -50,7 +80,7 @@ func (c *Cluster) StartWebhook(name, path, kubeconfig string, service *Service, 
 	if err != nil {
 		return Replica{}, err
 	}
-	args = append(append([]string{"webhook"}, args...), "--webhook-service", fmt.Sprintf("%s/%s:%s", kubequotaNamespace, service.name, service.port))
+	args = append(append([]string{"webhook"}, args...), "--webhook-service", service.address())
 	return replica, c.startProgram(program{name: name, path: path, args: append(args, flags...), env: env})
 }
 
@@ -72,6 +102,11 @@ func reviewing(kubeconfig string) (Replica, []string, error) {
 
 // Service is one that leads to a port of loopback.
 type Service struct{ name, port string }
+
+// address is how kubequota's flag names it.
+func (s *Service) address() string {
+	return fmt.Sprintf("%s/%s:%s", kubequotaNamespace, s.name, s.port)
+}
 
 // MakeService makes a Service that leads to a port of loopback. kube-apiserver speaks HTTP/1.1 to what it finds through a Service, one
 // connection for each request under way, so that a balancer can share them out; to a URL on loopback it speaks HTTP/2 over a single

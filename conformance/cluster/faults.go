@@ -76,6 +76,15 @@ func (c *Cluster) Running(name string) bool {
 	return err == nil && p.running()
 }
 
+// PID is a process's id, by which its costs are read.
+func (c *Cluster) PID(name string) (int, error) {
+	p, _, err := c.find(name)
+	if err != nil {
+		return 0, err
+	}
+	return p.cmd.Process.Pid, nil
+}
+
 func (c *Cluster) find(name string) (*process, int, error) {
 	at := slices.IndexFunc(c.processes, func(p *process) bool { return p.name == name })
 	if at < 0 {

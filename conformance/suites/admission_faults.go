@@ -32,7 +32,7 @@ var admissionFaults = Suite{
 	Prepare: func(flags *flag.FlagSet) Steps {
 		f := &admissionFlags{
 			only:    flags.String("only", "", "`NAMES` of the scenarios to run, with commas between them (default: all)"),
-			quick:   flags.Bool("quick", false, fmt.Sprintf("leave out some scenarios, and %s of load where --seconds says nothing else", quickLoad)),
+			quick:   flags.Bool("quick", false, fmt.Sprintf("leave out some scenarios, %s of grace, and %s of load where --seconds says nothing else", quickGrace, quickLoad)),
 			seconds: flags.Int("seconds", 0, "how many seconds of load in each scenario (default 60)"),
 			seed:    flags.Uint64("seed", 1, "of what the load does"),
 		}
@@ -45,6 +45,13 @@ var admissionFaults = Suite{
 const (
 	fullLoad  = time.Minute
 	quickLoad = 12 * time.Second
+)
+
+// The controller's admission grace. The usual one with a webhook is what kube-apiserver allows another webhook to take, and five seconds; the
+// short one is more than any create takes here.
+const (
+	fullGrace  = 35 * time.Second
+	quickGrace = 14 * time.Second
 )
 
 type admissionFlags struct {
@@ -65,19 +72,19 @@ func (f *admissionFlags) load() time.Duration {
 	}
 }
 
+func (f *admissionFlags) grace() time.Duration {
+	if *f.quick {
+		return quickGrace
+	}
+	return fullGrace
+}
+
 func (s admissionScenario) label() label { return label{s.name, s.what, s.slow} }
 
 func (f *admissionFlags) selected() ([]admissionScenario, error) {
 	from := slices.DeleteFunc(slices.Clone(admissionScenarios), func(s admissionScenario) bool { return *f.only == "" && *f.quick && s.slow })
 	return choose("admission-faults", *f.only, from, admissionScenario.label)
 }
-
-// admissionGrace is the controller's with a webhook: another one may hold a create up for 30 s after it was charged. What is charged in vain
-// is given back within it and five seconds.
-const (
-	admissionGrace = 35 * time.Second
-	healsWithin    = admissionGrace + 5*time.Second
-)
 
 // The replicas' processes; the controller's is controllerProcess.
 var replicaProcesses = []string{"webhook-1", "webhook-2"}
@@ -93,7 +100,9 @@ type enforced struct {
 	balancer   *cluster.Balancer
 	replicas   []cluster.Replica
 	loadFor    time.Duration
-	seed       uint64
+	// grace is the controller's where the webhook enforces.
+	grace time.Duration
+	seed  uint64
 
 	scenario  *admissionScenario
 	namespace string
@@ -107,6 +116,8 @@ type enforced struct {
 type span struct{ from, to time.Time }
 
 func (s span) meets(f failure) bool { return !f.began.After(s.to) && !f.ended.Before(s.from) }
+
+func (s span) contains(f failure) bool { return f.began.After(s.from) && f.ended.Before(s.to) }
 
 // admissionRow is what became of a scenario.
 type admissionRow struct {
@@ -197,7 +208,7 @@ func (flags *admissionFlags) enforce(ctx context.Context, run *Run, chosen []adm
 	if err != nil {
 		return nil, err
 	}
-	e := &enforced{Run: run, c: c, plugin: plugin, loadFor: flags.load(), seed: *flags.seed}
+	e := &enforced{Run: run, c: c, plugin: plugin, loadFor: flags.load(), grace: flags.grace(), seed: *flags.seed}
 	if e.witness, err = startWitness(run, c.Etcd); err != nil {
 		return nil, err
 	}
@@ -231,13 +242,12 @@ func (e *enforced) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	grace := admissionGrace
+	by := []string{"--enforced-by", "webhook", "--admission-grace", e.grace.String()}
 	if e.plugin {
-		// The default, which is for the plugin.
-		grace = 10 * time.Second
+		by = nil
 	}
-	err = e.c.StartKubequotaAs(controllerProcess, e.Kubequota, e.kubeconfig, []string{noColor}, "--bind-address", "127.0.0.1", "--port", port,
-		"--resource-quota-sync-period", "24h", "--admission-grace", grace.String(), "--kube-api-qps", "0")
+	err = e.c.StartKubequotaAs(controllerProcess, e.Kubequota, e.kubeconfig, []string{noColor}, append(by, "--bind-address", "127.0.0.1",
+		"--port", port, "--resource-quota-sync-period", "24h", "--kube-api-qps", "0")...)
 	if err != nil || e.plugin {
 		return err
 	}
@@ -261,6 +271,9 @@ func (e *enforced) prepare(ctx context.Context) (err error) {
 	}
 	return e.c.WaitWebhookConfigured(ctx)
 }
+
+// heals is how soon after the load has ended what was charged in vain is given back.
+func (e *enforced) heals() time.Duration { return e.grace + 5*time.Second }
 
 // check counts a case. The plugin is there to be compared with: what it fails is told and no failure of the run.
 func (e *enforced) check(what string, err error) {
@@ -354,7 +367,7 @@ func (e *enforced) judge(ctx context.Context, crowd *crowd, ended time.Time) err
 		}
 		e.Log("%s, at the end of the load: %s", e.scenario.name, strings.Join(off, "; "))
 	}
-	took, exact := judged.settled(ctx, ended, healsWithin, nil)
+	took, exact := judged.settled(ctx, ended, e.heals(), nil)
 	if exact == nil {
 		e.row.exact = fmt.Sprintf("%.1f s", max(took, 0).Seconds())
 	}
@@ -366,7 +379,7 @@ func (e *enforced) judge(ctx context.Context, crowd *crowd, ended time.Time) err
 	e.row.exceeded, e.row.under = worst(answer.Exceeded), worst(answer.Under)
 	e.check("no limit was exceeded", breaches(answer.Exceeded))
 	e.check("no figure was below what was stored", breaches(answer.Under))
-	e.check("no bug is logged", e.noBug())
+	e.check("no bug is logged", e.noBugIn(append([]string{controllerProcess}, replicaProcesses...)))
 	return nil
 }
 
@@ -397,10 +410,10 @@ func (e *enforced) unexpected(failed []failure) error {
 	return errors.New(some(told))
 }
 
-// noBug fails where a process says of itself that something is wrong with it.
-func (e *enforced) noBug() error {
+// noBugIn fails where one of these processes says of itself that something is wrong with it.
+func (e *enforced) noBugIn(processes []string) error {
 	var bugs []string
-	for _, name := range append([]string{controllerProcess}, replicaProcesses...) {
+	for _, name := range processes {
 		text, err := os.ReadFile(filepath.Join(e.Folder, name+".log"))
 		if err != nil {
 			return err

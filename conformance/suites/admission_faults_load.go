@@ -16,16 +16,20 @@ import (
 	"sync"
 	"time"
 
-	"kubequota.dev/conformance/cluster"
 	"kubequota.dev/conformance/objects"
 )
 
 // clients is how many clients press on a namespace at once.
 const clients = 32
 
+// server is what the clients of a crowd turn to.
+type server interface {
+	Request(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error)
+}
+
 // crowd is many clients in one namespace, which is full: each creates, goes on trying where it is refused, and deletes what it got.
 type crowd struct {
-	client    *cluster.Client
+	server    server
 	namespace string
 	style     style
 	cancel    context.CancelFunc
@@ -58,9 +62,9 @@ func (f failure) String() string {
 	return fmt.Sprintf("%s (%s to %s): %s", f.kind, f.began.Format("15:04:05.000"), f.ended.Format("15:04:05.000"), f.text)
 }
 
-func startCrowd(ctx context.Context, client *cluster.Client, namespace string, seed uint64, style style) *crowd {
+func startCrowd(ctx context.Context, server server, namespace string, seed uint64, style style) *crowd {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &crowd{client: client, namespace: namespace, style: style, cancel: cancel, sums: map[string]int{}}
+	c := &crowd{server: server, namespace: namespace, style: style, cancel: cancel, sums: map[string]int{}}
 	for i := range clients {
 		member := &member{crowd: c, name: fmt.Sprintf("c%d", i), random: rand.New(rand.NewPCG(seed, uint64(i)))}
 		c.done.Go(func() {
@@ -230,7 +234,7 @@ func (m *member) ask(method, path string, body objects.M) (code int, retry time.
 			return 0, 0, "", err
 		}
 	}
-	response, err := m.client.Request(ctx, method, path, header, content)
+	response, err := m.server.Request(ctx, method, path, header, content)
 	if err != nil {
 		return 0, 0, "", err
 	}
@@ -242,6 +246,9 @@ func (m *member) ask(method, path string, body objects.M) (code int, retry time.
 	return response.StatusCode, retry, string(read), err
 }
 
+// noAnswer is the kind of a request whose connection failed.
+const noAnswer = "no answer"
+
 // kindOf says of what kind an answer is: those of one kind are the same to who gets them.
 func kindOf(code int, text string, err error) string {
 	var network net.Error
@@ -249,7 +256,7 @@ func kindOf(code int, text string, err error) string {
 	case errors.As(err, &network) && network.Timeout():
 		return "no answer in time"
 	case err != nil:
-		return "no answer"
+		return noAnswer
 	}
 	var status struct{ Message, Reason string }
 	if json.Unmarshal([]byte(text), &status) != nil {

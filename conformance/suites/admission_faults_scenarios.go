@@ -16,7 +16,7 @@ import (
 )
 
 var admissionScenarios = []admissionScenario{
-	{name: "plain", what: "nothing fails"},
+	{name: "plain", what: "nothing fails", slow: true},
 	{name: "replica-stopped", what: "one replica after the other is stopped by SIGTERM and started again", run: replicasStopped},
 	{name: "replica-killed", what: "a replica is killed, and started again", inFlight: true, run: replicaKilled},
 	{name: "apiserver-restarted", what: "kube-apiserver is killed and started again", compared: true,
@@ -28,7 +28,7 @@ var admissionScenarios = []admissionScenario{
 	{name: "slow-writes", what: "status writes of quotas take up to 1.5 s, half of it before they are done or after", slow: true, run: slowWrites},
 	{name: "refusing-webhook", what: "another webhook refuses half of what kubequota's lets through", slow: true, style: style{forgives: refusedOnPurpose},
 		run: refusingWebhook},
-	{name: "slow-webhook", what: "another webhook takes 20 s, so that creates are stored long after they were charged", run: slowWebhook},
+	{name: "slow-webhook", what: "another webhook takes more than half of the grace (20 s), so that creates are stored long after they were charged", run: slowWebhook},
 	{name: "conflicts", what: "somebody changes the second of the two quotas all the time", run: conflicts},
 	{name: "limits-edited", what: "limits are lowered and raised", run: limitsEdited},
 	{name: "dry-runs", what: "dry runs alone, beside load in another namespace", style: style{query: "?dryRun=All"}, run: dryRuns},
@@ -36,9 +36,11 @@ var admissionScenarios = []admissionScenario{
 	{name: "resizes", what: "pods are resized in place", slow: true, style: style{resizes: true}},
 }
 
-// restart kills a process, which is away for three seconds.
+// restart kills a process, which is away for three seconds. It stands still for a moment first: that requests are under way when it is
+// killed, so that each kind of failure shows whoever enforces, is not left to luck.
 func (e *enforced) restart(ctx context.Context, process string) error {
-	return errors.Join(e.c.Kill(process), sleep(ctx, 3*time.Second), e.c.Restart(process, noColor), e.c.WaitReady(ctx), sleep(ctx, 5*time.Second))
+	return errors.Join(e.c.Pause(process), sleep(ctx, 300*time.Millisecond), e.c.Kill(process), sleep(ctx, 3*time.Second),
+		e.c.Restart(process, noColor), e.c.WaitReady(ctx), sleep(ctx, 5*time.Second))
 }
 
 // rollReplicas stops one replica after the other, and starts it again.
@@ -156,9 +158,10 @@ func refusingWebhook(ctx context.Context, e *enforced) error {
 
 func slowWebhook(ctx context.Context, e *enforced) error {
 	var asked atomic.Int64
-	err := e.otherWebhook(ctx, 30, func() bool { asked.Add(1); time.Sleep(20 * time.Second); return true })
+	takes := e.grace * 4 / 7
+	err := e.otherWebhook(ctx, 30, func() bool { asked.Add(1); time.Sleep(takes); return true })
 	// Until a second round is under way.
-	if err := errors.Join(err, sleep(ctx, 25*time.Second)); err != nil {
+	if err := errors.Join(err, sleep(ctx, takes+5*time.Second)); err != nil {
 		return err
 	}
 	e.note("%d reviewed by the other one", asked.Load())

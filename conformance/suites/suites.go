@@ -27,6 +27,7 @@ var All = []Suite{
 	e2eEmbedded,
 	e2eEnforce,
 	admissionFaults,
+	moveSuite,
 }
 
 // Suite is something that passes or fails.
