@@ -91,10 +91,8 @@ func Start(ctx context.Context, options Options) (context.Context, *Cluster, err
 	return ctx, c, c.WaitReady(ctx)
 }
 
-// WaitReady waits until the server is ready.
-func (c *Cluster) WaitReady(ctx context.Context) error {
-	return poll(ctx, "kube-apiserver to be ready (see kube-apiserver.log)", 2*time.Minute, 200*time.Millisecond, c.Admin.ready)
-}
+// WaitReady waits until the first server is ready.
+func (c *Cluster) WaitReady(ctx context.Context) error { return c.First().waitReady(ctx) }
 
 // Controllers are the parts of kube-controller-manager that upstream's e2e framework and its quota specs rely on, beside the quota
 // controller: it waits for things that they make or unmake.

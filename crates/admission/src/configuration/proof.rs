@@ -1,4 +1,8 @@
-//! Says on each new quota that it is enforced, once the API server has been seen to follow the rules that cover it.
+//! Sees that the API server reaches the webhook before anything depends on that, and says on each new quota that it is enforced, once the
+//! API server has been seen to follow the rules that cover it.
+//!
+//! A webhook that refuses where nobody answers must not be asked before it can be found: a Service leads to a pod only some time after it is
+//! ready. So a configuration is made with the webhook for probes alone, and the others join it when a probe has come.
 //!
 //! A configuration that has been written takes a moment until API servers follow it. Limits that came into force before would be exceeded by
 //! what nobody reviews. So the quota controller waits with the first `status.hard` for an annotation
@@ -48,12 +52,18 @@ pub(super) struct Rules {
 
 /// Tells new quotas, for ever. It needs these verbs beside those of [`keep`](super::keep): create of `configmaps` in the own namespace,
 /// and patch of `resourcequotas/status`.
-pub(super) async fn prove(own_namespace: String, parts: &Parts, mut settled: watch::Receiver<Option<Rules>>) {
+pub(super) async fn prove(
+    own_namespace: String,
+    parts: &Parts,
+    mut settled: watch::Receiver<Option<Rules>>,
+    reached: watch::Sender<bool>,
+) {
     let mut limits = parts.quotas.limits_changes();
     let mut proof = Proof {
         own_namespace,
         parts,
         writer: StatusWriter::new(parts.cluster.clone()),
+        reached,
         proven: None,
         unproven: None,
         troubles: OncePer::new(TROUBLE_INTERVAL),
@@ -65,7 +75,7 @@ pub(super) async fn prove(own_namespace: String, parts: &Parts, mut settled: wat
         let rules = settled.borrow_and_update().clone();
         let waiting = rules.as_ref().map_or_else(Vec::new, |rules| proof.waiting(rules));
         let done = match rules {
-            Some(rules) if !waiting.is_empty() => proof.tell(&rules, waiting).await,
+            Some(rules) if !waiting.is_empty() || !*proof.reached.borrow() => proof.tell(&rules, waiting).await,
             _ => true,
         };
         tokio::select! {
@@ -80,6 +90,8 @@ struct Proof<'a> {
     own_namespace: String,
     parts: &'a Parts,
     writer: StatusWriter,
+    /// Whether a probe has come, be it by other rules.
+    reached: watch::Sender<bool>,
     /// The rules that the API server has been seen to follow.
     proven: Option<Rules>,
     /// Since when it has been probed in vain.
@@ -111,13 +123,18 @@ impl Proof<'_> {
 
     /// Whether all have been told; otherwise it is to be tried again.
     async fn tell(&mut self, rules: &Rules, waiting: Vec<Quota>) -> bool {
-        if self.proven.as_ref() != Some(rules) && !rules.webhooks.is_empty() {
-            match self.probe(number_of(&rules.webhooks)).await {
-                Ok(true) => {
+        if self.proven.as_ref() != Some(rules) {
+            let met = self.probe().await;
+            if matches!(met, Ok(Some(_))) {
+                self.reached
+                    .send_if_modified(|reached| !std::mem::replace(reached, true));
+            }
+            match met {
+                Ok(Some(number)) if number == number_of(&rules.webhooks) => {
                     self.proven = Some(rules.clone());
                     self.unproven = None;
                 }
-                Ok(false) => {
+                Ok(_) => {
                     let since = *self.unproven.get_or_insert_with(Instant::now);
                     if since.elapsed() >= LONG {
                         self.trouble(
@@ -163,8 +180,8 @@ impl Proof<'_> {
         all
     }
 
-    /// Whether the API server follows the rules of this number.
-    async fn probe(&self, number: u64) -> Result<bool, ApiError> {
+    /// The number of the rules by which a probe comes to the webhook; `None` where it does not come.
+    async fn probe(&self) -> Result<Option<u64>, ApiError> {
         let (name, namespace) = ("kubequota-probe", self.own_namespace.as_str());
         let probe = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
@@ -175,9 +192,10 @@ impl Proof<'_> {
             .try_create_object(&config_maps(), Some(namespace), name, &probe)
             .await;
         match answer {
-            Ok(_) => Ok(false),
+            Ok(_) => Ok(None),
             Err(ApiError::Status { status, .. }) if status.message.contains(PROBE_ANSWER) => {
-                Ok(status.message.ends_with(&format!("{PROBE_ANSWER}{number}")))
+                let number = status.message.rsplit(PROBE_ANSWER).next().unwrap_or_default();
+                Ok(number.trim().parse().ok())
             }
             Err(error) => Err(error),
         }

@@ -269,9 +269,18 @@ pub(super) struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The webhooks that reach this; none where they would reach nothing. Every field that a server would fill in is set, so that
-    /// what is stored is the same.
+    /// The webhooks that reach this, the last one for probes; that one alone where they would reach nothing. Every field that a server
+    /// would fill in is set, so that what is stored is the same.
     pub(super) fn webhooks(&self, reach: &Reach) -> Vec<ValidatingWebhook> {
+        let mut webhooks = self.reviews(reach);
+        webhooks.push(self.probe());
+        for webhook in &mut webhooks {
+            webhook.client_config.ca_bundle = bundle(reach);
+        }
+        webhooks
+    }
+
+    fn reviews(&self, reach: &Reach) -> Vec<ValidatingWebhook> {
         let Some(selector) = self.selector(reach) else {
             return Vec::new();
         };
@@ -291,12 +300,6 @@ impl Frame<'_> {
             }]);
         }
         webhooks.extend(self.webhook(CLAIM_STATUS_WEBHOOK, "Ignore", &selector, self.rules(reach, is_status)));
-        if !webhooks.is_empty() {
-            webhooks.push(self.probe());
-        }
-        for webhook in &mut webhooks {
-            webhook.client_config.ca_bundle = bundle(reach);
-        }
         webhooks
     }
 
@@ -435,6 +438,11 @@ pub(super) fn authorities(pem: &str) -> impl Iterator<Item = Part> {
 /// What webhooks reach.
 pub(super) fn reach_of(webhooks: &[ValidatingWebhook]) -> Reach {
     let mut reach = Reach::new();
+    for webhook in webhooks {
+        if let Some(ByteString(pem)) = &webhook.client_config.ca_bundle {
+            reach.extend(authorities(&String::from_utf8_lossy(pem)));
+        }
+    }
     for webhook in webhooks.iter().filter(|webhook| webhook.name != PROBE_WEBHOOK) {
         let selector = webhook.namespace_selector.as_ref();
         let requirements = selector.and_then(|selector| selector.match_expressions.as_deref());
@@ -455,9 +463,6 @@ pub(super) fn reach_of(webhooks: &[ValidatingWebhook]) -> Reach {
                     operation: operation.clone(),
                 });
             }
-        }
-        if let Some(ByteString(pem)) = &webhook.client_config.ca_bundle {
-            reach.extend(authorities(&String::from_utf8_lossy(pem)));
         }
     }
     reach

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use kubequota_cluster::{ClientOptions, Monitor, MonitorHandle, MonitorOptions};
 use kubequota_core::decision::LimitedResources;
 use kubequota_core::quota::ENFORCED;
-use kubequota_testserver::{Action, Fault, Kind, TestServer};
+use kubequota_testserver::{Action, Decision, Fault, Kind, Review, Status, TestServer};
 use kubequota_wire::json::Quotas;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, sleep};
 
-use super::reach::number_of;
+use super::reach::{PROBE_LABEL, number_of};
 use super::upkeep::ours;
 use super::*;
 use crate::certificates::testing::{Authority, authority};
@@ -29,7 +29,25 @@ fn server() -> TestServer {
     server
         .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "system"}}))
         .unwrap();
+    answers_probes(&server);
     server
+}
+
+/// As the webhook does, which a server in memory can't call.
+fn answers_probes(server: &TestServer) {
+    server.admitter(async |server: TestServer, review: Review| {
+        let is_probe = review.object["metadata"]["labels"][PROBE_LABEL] == "true";
+        match configuration(&server).filter(|_| is_probe) {
+            Some(rules) => Decision::Deny(probed(number_of(&ours(&rules)))),
+            None => Decision::Allow,
+        }
+    });
+}
+
+/// What a probe is told that came by the rules of this number.
+fn probed(number: u64) -> Status {
+    let message = format!("admission webhook {PROBE_WEBHOOK:?} denied the request: {PROBE_ANSWER}{number}");
+    Status::new(403, "Forbidden", message)
 }
 
 /// One process.
@@ -164,7 +182,7 @@ async fn it_is_made_and_follows_quotas() {
     let server = server();
     let _replica = Replica::start(&server).await;
     let made = configuration(&server).unwrap();
-    assert_eq!(made["webhooks"], json!([]), "there is no quota yet");
+    assert_eq!(reached(&server), "nothing", "there is no quota yet");
     let record = server.get("configmaps", "system", RECORD).unwrap();
     assert_eq!(record["data"]["uid"], made["metadata"]["uid"]);
 
@@ -348,6 +366,7 @@ async fn what_others_change() {
     add_quota(&server, "a", &json!({"pods": "1"}));
     let _replica = Replica::start(&server).await;
     let made = configuration(&server).unwrap()["webhooks"].clone();
+    server.clear_requests();
 
     // What is not kubequota's stays.
     let other = json!({"name": "other.example.com", "clientConfig": {"url": "https://other"}, "sideEffects": "None", "admissionReviewVersions": ["v1"]});
@@ -508,8 +527,7 @@ fn told(server: &TestServer, namespace: &str) -> Value {
 /// The API server follows the rules of this number, and no others.
 fn follows(server: &TestServer, number: u64) {
     server.clear_faults();
-    let message = format!("admission webhook {PROBE_WEBHOOK:?} denied the request: {PROBE_ANSWER}{number}");
-    let answer = Action::Answer(kubequota_testserver::Status::new(403, "Forbidden", message));
+    let answer = Action::Answer(probed(number));
     server.fault(
         Fault::new(answer)
             .verb("create")
@@ -524,6 +542,7 @@ async fn a_quota_is_told_that_it_is_enforced_once_that_was_seen() {
     add_quota(&server, "old", &json!({"pods": "1"}));
     put_into_force(&server, "old");
     let replica = Replica::start(&server).await;
+    server.clear_admitter();
     add_quota(&server, "a", &json!({"pods": "1", "secrets": "1"}));
     sleep(SOON).await;
     // Nobody has seen a probe, and then one of rules that do not cover it.
@@ -575,8 +594,10 @@ async fn what_keeps_a_quota_from_being_told_is_shown() {
     ] {
         let server = server();
         let replica = Replica::start(&server).await;
+        server.clear_admitter();
+        let number = number_of(&ours(&configuration(&server).unwrap())) + 1;
         if shown.contains("resourcequotas") {
-            follows(&server, 1);
+            follows(&server, number);
         }
         if let Some(fault) = &fault {
             server.fault(fault.clone());
@@ -586,11 +607,36 @@ async fn what_keeps_a_quota_from_being_told_is_shown() {
         let detail = replica.readiness.report().brief();
         assert!(detail.contains(shown), "{fault:?}: {detail}");
         assert_eq!(told(&server, "a"), Value::Null);
-        follows(&server, 1);
+        follows(&server, number);
         sleep(Duration::from_secs(5)).await;
         assert!(told(&server, "a").is_string(), "{fault:?}");
         assert_eq!(replica.readiness.report().brief(), "ok", "{fault:?}");
     }
+}
+
+/// A Service leads to a pod some time after it is ready: whoever were asked before would find nobody, and be refused for that.
+#[tokio::test(start_paused = true)]
+async fn nobody_depends_on_the_webhook_before_it_was_reached() {
+    let server = server();
+    server.clear_admitter();
+    add_quota(&server, "a", &json!({"pods": "1"}));
+    put_into_force(&server, "a");
+    let replica = Replica::start(&server).await;
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(reached(&server), "nothing");
+    let detail = replica.readiness.report().brief();
+    assert!(detail.contains("can it reach the webhook's address?"), "{detail}");
+    answers_probes(&server);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(reached(&server), "In a: pods pods/resize");
+    assert_eq!(replica.readiness.report().brief(), "ok");
+    // Once it was, that stands: a replica that can't be reached takes nothing back.
+    server.clear_admitter();
+    drop(replica);
+    let _replica = Replica::start(&server).await;
+    add_quota(&server, "b", &json!({"pods": "1"}));
+    sleep(SOON).await;
+    assert_eq!(reached(&server), "In a b: pods pods/resize");
 }
 
 #[tokio::test(start_paused = true)]

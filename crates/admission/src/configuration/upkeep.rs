@@ -70,9 +70,10 @@ pub async fn keep(options: Options, parts: Parts) {
         follow(&parts, &configurations(), None, &options.name, &noticed),
         follow(&parts, &config_maps(), Some(&options.namespace), RECORD, &noticed),
     ];
-    let settled = watch::Sender::new(None);
-    let proof = prove(options.namespace.clone(), &parts, settled.subscribe());
-    let mut upkeep = Upkeep::new(options, parts.clone(), settled);
+    let (settled, reached) = (watch::Sender::new(None), watch::Sender::new(false));
+    let mut is_reached = reached.subscribe();
+    let proof = prove(options.namespace.clone(), &parts, settled.subscribe(), reached);
+    let mut upkeep = Upkeep::new(options, parts.clone(), settled, is_reached.clone());
     let upkeep = async {
         loop {
             limits.mark_unchanged();
@@ -87,6 +88,7 @@ pub async fn keep(options: Options, parts: Parts) {
                         () = sleep_until(next) => {}
                         () = changed(&mut limits) => {}
                         () = changed(&mut certificates) => {}
+                        () = changed(&mut is_reached) => {}
                         () = noticed.notified() => {}
                     }
                     // Where the server is slow it is written less often.
@@ -183,6 +185,8 @@ struct Upkeep {
     linger: Linger,
     /// The rules as they were when they were last right.
     settled: watch::Sender<Option<Rules>>,
+    /// The API server has been seen to reach the webhook.
+    reached: watch::Receiver<bool>,
     put_back: Option<Instant>,
     troubles: OncePer,
     backoff: Backoff,
@@ -190,8 +194,14 @@ struct Upkeep {
 }
 
 impl Upkeep {
-    fn new(options: Options, parts: Parts, settled: watch::Sender<Option<Rules>>) -> Self {
+    fn new(
+        options: Options,
+        parts: Parts,
+        settled: watch::Sender<Option<Rules>>,
+        reached: watch::Receiver<bool>,
+    ) -> Self {
         Upkeep {
+            reached,
             options,
             parts,
             discovery: None,
@@ -337,7 +347,7 @@ impl Upkeep {
             "metadata": {"name": name, "labels": labels()}, "webhooks": webhooks,
         });
         let made = cluster.create_object(&configurations(), None, &name, &object).await?;
-        info!(name, "the webhook configuration was made: enforcement is on");
+        info!(name, "the webhook configuration was made");
         self.remember(Some(record), &made).await?;
         self.settle(Some(webhooks));
         Ok(Standing::Kept)
@@ -385,6 +395,9 @@ impl Upkeep {
         let (cluster, name) = (self.parts.cluster.clone(), self.options.name.clone());
         let object = with(live, &wanted);
         cluster.replace_object(&configurations(), None, &name, &object).await?;
+        if wanted.iter().any(refuses) && !ours.iter().any(refuses) {
+            info!(name, "enforcement is on: the API server reaches the webhook");
+        }
         if foreign {
             self.put_back = Some(now);
             warn!(
@@ -418,7 +431,13 @@ impl Upkeep {
             needed.extend(authorities(bundle));
         }
         let reach = self.linger.reach(&needed, &reach_of(live), now);
-        self.webhooks(&versions, &reach, live)
+        if *self.reached.borrow() || live.iter().any(refuses) {
+            self.webhooks(&versions, &reach, live)
+        } else {
+            // Whoever were asked now would find nobody, and be refused for that.
+            let authorities = reach.into_iter().filter(|part| matches!(part, Part::Authority(_)));
+            self.webhooks(&versions, &authorities.collect(), live)
+        }
     }
 
     fn webhooks(&self, versions: &VersionsRead, reach: &Reach, live: &[ValidatingWebhook]) -> Vec<ValidatingWebhook> {
@@ -485,6 +504,11 @@ fn is_ours(webhook: &Value) -> bool {
     [WEBHOOK, CLAIM_STATUS_WEBHOOK, PROBE_WEBHOOK]
         .iter()
         .any(|ours| webhook["name"] == *ours)
+}
+
+/// Whether it is the webhook that refuses what exceeds quotas, even where nobody answers.
+fn refuses(webhook: &ValidatingWebhook) -> bool {
+    webhook.name == WEBHOOK
 }
 
 /// The webhooks of a configuration that kubequota keeps.
