@@ -217,6 +217,13 @@ impl<'a> Batch<'a> {
         })
     }
 
+    /// Whether it is open what this quota has been charged.
+    fn is_in_doubt(&self, quota: &Quota) -> bool {
+        self.unanswered
+            .iter()
+            .any(|unanswered| unanswered.write.uid == quota.uid)
+    }
+
     /// Finds out from live quotas what became of writes that were not answered.
     fn settle_unanswered(&mut self, quotas: &[Quota]) {
         for Unanswered {
@@ -252,8 +259,8 @@ impl<'a> Batch<'a> {
         let Plan { allowed, refused, .. } = 'planned: loop {
             let plan = self.plan(&look, &stuck);
             let is_charged = |case: CaseId, raise: &Raise| {
-                let uid = &look.quotas[raise.quota].uid;
-                raise.quota >= next || self.booked.holds(uid, case, &raise.by)
+                let quota = &look.quotas[raise.quota];
+                raise.quota >= next || !self.is_in_doubt(quota) && self.booked.holds(&quota.uid, case, &raise.by)
             };
             let left_out = plan.allowed.iter().filter(|(case, raises)| {
                 let mut raises = raises.iter();
@@ -315,6 +322,7 @@ impl<'a> Batch<'a> {
             &look.quotas,
             &self.booked,
             |case| self.passed[case] || stuck[case],
+            |quota| self.is_in_doubt(quota),
             open.map(|(case, _)| case),
             |case, quotas| self.cases[case].judge(quotas, &around),
         )
@@ -322,7 +330,7 @@ impl<'a> Batch<'a> {
 
     /// Writes, and takes note of what became of it; whether it has landed.
     async fn write(&mut self, write: &Write, quota: &Quota) -> bool {
-        if !write.used.is_empty() {
+        if !write.used.is_empty() || self.is_in_doubt(quota) {
             let number = self.engine.charges_as.next();
             let note = LastCharges::read(quota.last_charges.as_deref()).with(&self.engine.charges_as, number);
             let request = StatusWrite {

@@ -81,11 +81,13 @@ pub(crate) struct Plan {
 }
 
 /// Plans for the requests that are still open. Whoever else of the batch was charged gives it back, unless `keeps` says that it was let
-/// through.
+/// through. A quota that is `in_doubt`, since a write of it was not answered, is written in any case: at one revision one write lands, so
+/// that settles it.
 pub(crate) fn plan(
     quotas: &[Quota],
     booked: &Booked,
     keeps: impl Fn(CaseId) -> bool,
+    in_doubt: impl Fn(&Quota) -> bool,
     open: impl IntoIterator<Item = CaseId>,
     mut judge: impl FnMut(CaseId, &[&Quota]) -> Result<Vec<Raise>, Refusal>,
 ) -> Plan {
@@ -132,7 +134,7 @@ pub(crate) fn plan(
         let changed = after.mask(|name| before.get(name.as_str()) != after.get(name.as_str()));
         // Where one goes and another of the same size comes nothing changes, but whose it is.
         let same = booked.0.get(&quotas[index].uid).unwrap_or(&BTreeMap::new()) == &charges;
-        if !changed.is_empty() || !same {
+        if !changed.is_empty() || !same || in_doubt(&quotas[index]) {
             plan.writes.push(Write {
                 quota: index,
                 used: changed,
@@ -200,6 +202,7 @@ mod tests {
             quotas,
             booked,
             |case| kept.contains(&case),
+            |_| false,
             open.iter().map(|(case, _)| *case),
             judge,
         )

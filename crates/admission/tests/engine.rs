@@ -459,6 +459,61 @@ async fn a_write_that_lands_late_charges_once() {
     }
 }
 
+/// A write that takes a charge away and is not answered: whoever it was of is not let through by what was written before.
+#[tokio::test(start_paused = true)]
+async fn nobody_passes_by_a_charge_that_is_in_doubt() {
+    for in_doubt in [
+        Action::LoseAnswer,
+        Action::InternalError,
+        Action::DelayAnswer(Duration::from_secs(6)),
+        Action::Hang,
+    ] {
+        let server = TestServer::new();
+        let cpu = |value: &str| json!({"requests.cpu": value});
+        add_quota(&server, "q", &cpu("10"), &cpu("0"));
+        add_quota(&server, "r", &cpu("2"), &cpu("1"));
+        let lag = Action::LagWatch(Duration::from_secs(60));
+        server.fault(Fault::new(lag).verb("watch").resource("resourcequotas"));
+        let replica = Replica::start(&server).await;
+        // By what is known only the second fits; by what is there, only the first.
+        let now = json!({"hard": cpu("2"), "used": cpu("0")});
+        server.apply_status("resourcequotas", "a", "r", now).unwrap();
+        let fault = Fault::new(in_doubt.clone()).verb("patch").name("q");
+        let fault = server.fault(fault.after(1));
+        let (large, small) = (create("large", "2"), create("small", "1"));
+        let cleared = async {
+            sleep(Duration::from_millis(50)).await;
+            server.clear_fault(fault);
+        };
+        let (large, small, ()) = tokio::join!(replica.ask(&large), replica.ask(&small), cleared);
+        assert_eq!((outcome(&large), outcome(&small)), (200, 403), "{in_doubt:?}");
+        replica.drain.wait(Duration::from_secs(20)).await.unwrap();
+        assert_eq!(
+            (used(&server, "q"), used(&server, "r")),
+            (cpu("2"), cpu("2")),
+            "{in_doubt:?}"
+        );
+    }
+}
+
+/// A write that never arrived keeps nobody waiting, even where whoever it was for has hung up.
+#[tokio::test(start_paused = true)]
+async fn a_write_in_doubt_is_settled_at_once() {
+    let server = of_pods("5", "0");
+    let replica = Replica::start(&server).await;
+    server.fault(Fault::new(Action::Hang).verb("patch").once());
+    let request = create("p", "1");
+    let gone = tokio::time::timeout(Duration::from_millis(100), replica.ask(&request)).await;
+    assert!(gone.is_err());
+    sleep(Duration::from_secs(5)).await;
+    let began = Instant::now();
+    assert_eq!(outcome(&replica.ask(&create("r", "1")).await), 200);
+    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    replica.drain.wait(TIMEOUT).await.unwrap();
+    assert_eq!(used(&server, "q"), json!({"pods": "1"}));
+    assert_eq!(replica.metric("kubequota_admission_left_charged_total"), 0.0);
+}
+
 /// Where the verdict came too late what was charged is given back, however many answers were lost on the way.
 #[tokio::test(start_paused = true)]
 async fn lost_answers_until_time_is_up_leave_no_charge() {

@@ -69,21 +69,36 @@ pub(super) async fn prove(
         troubles: OncePer::new(TROUBLE_INTERVAL),
     };
     let mut random = Random::new(None);
-    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(2));
+    let mut backoff = first_pauses();
     loop {
         limits.mark_unchanged();
         let rules = settled.borrow_and_update().clone();
         let waiting = rules.as_ref().map_or_else(Vec::new, |rules| proof.waiting(rules));
         let done = match rules {
             Some(rules) if !waiting.is_empty() || !*proof.reached.borrow() => proof.tell(&rules, waiting).await,
-            _ => true,
+            rules => {
+                if rules.is_none() {
+                    // Enforcement is off: the rules of the next configuration are others, whatever their number.
+                    proof.proven = None;
+                }
+                proof.at_rest();
+                true
+            }
         };
+        if done || settled.has_changed().unwrap_or(false) {
+            backoff = first_pauses();
+        }
         tokio::select! {
             () = changed(&mut settled) => {}
             () = changed(&mut limits), if done => {}
             () = sleep(backoff.next(&mut random)), if !done => {}
         }
     }
+}
+
+/// New rules are followed within milliseconds, as a rule.
+fn first_pauses() -> Backoff {
+    Backoff::new(Duration::from_millis(20), Duration::from_secs(2))
 }
 
 struct Proof<'a> {
@@ -94,8 +109,8 @@ struct Proof<'a> {
     reached: watch::Sender<bool>,
     /// The rules that the API server has been seen to follow.
     proven: Option<Rules>,
-    /// Since when it has been probed in vain.
-    unproven: Option<Instant>,
+    /// Since when rules of this number have been probed in vain.
+    unproven: Option<(u64, Instant)>,
     troubles: OncePer,
 }
 
@@ -113,8 +128,9 @@ impl Proof<'_> {
             waiting.retain(|quota| {
                 let limited = Limited::of(quota);
                 let needed = limited.reach(&LimitedResources::default(), &rules.versions, &self.own_namespace);
-                // What nobody counts nobody reviews.
-                let is_reviewed = needed.iter().any(|part| matches!(part, Part::Request { .. }));
+                // What nobody counts nobody reviews, and nothing in the own namespace.
+                let is_counted = needed.iter().any(|part| matches!(part, Part::Request { .. }));
+                let is_reviewed = is_counted && *quota.key.namespace != *self.own_namespace;
                 !is_reviewed || needed.iter().all(|part| part.is_in(&reach))
             });
         }
@@ -135,7 +151,9 @@ impl Proof<'_> {
                     self.unproven = None;
                 }
                 Ok(_) => {
-                    let since = *self.unproven.get_or_insert_with(Instant::now);
+                    let number = number_of(&rules.webhooks);
+                    let unproven = self.unproven.filter(|(unproven, _)| *unproven == number);
+                    let (_, since) = *self.unproven.insert(unproven.unwrap_or((number, Instant::now())));
                     if since.elapsed() >= LONG {
                         self.trouble(
                             "kube-apiserver does not call the webhook by its newest rules: can it reach the webhook's address? \
@@ -172,12 +190,18 @@ impl Proof<'_> {
             }
         }
         if all {
-            self.parts.readiness.clear(DETAIL);
-            if self.troubles.over(DETAIL) {
-                info!("new quotas are told again that they are enforced");
-            }
+            self.at_rest();
         }
         all
+    }
+
+    /// Nobody waits to be told.
+    fn at_rest(&mut self) {
+        self.unproven = None;
+        self.parts.readiness.clear(DETAIL);
+        if self.troubles.over(DETAIL) {
+            info!("no quota waits any more to be told that it is enforced");
+        }
     }
 
     /// The number of the rules by which a probe comes to the webhook; `None` where it does not come.
@@ -202,9 +226,15 @@ impl Proof<'_> {
     }
 
     fn trouble(&mut self, trouble: &str) {
-        self.parts.readiness.degraded(DETAIL, trouble);
-        if let Some(repeats) = self.troubles.check(DETAIL, trouble, Instant::now()) {
-            warn!(repeats, "new quotas are not told that they are enforced: {trouble}");
+        let what = if *self.reached.borrow() {
+            "new quotas are not told that they are enforced"
+        } else {
+            "enforcement is not on, unless another replica has turned it on"
+        };
+        let trouble = format!("{what}: {trouble}");
+        self.parts.readiness.degraded(DETAIL, trouble.as_str());
+        if let Some(repeats) = self.troubles.check(DETAIL, &trouble, Instant::now()) {
+            warn!(repeats, "{trouble}");
         }
     }
 }
