@@ -57,15 +57,15 @@ func (c *Cluster) StartEnforcementBehindService(ctx context.Context, path, root 
 	if err != nil {
 		return "", replica, err
 	}
-	return runProcess, replica, c.startRun(ctx, path, replica, append(append(args, "--webhook-service", service.address()), flags...))
+	return RunProcess, replica, c.startRun(ctx, path, replica, append(append(args, "--webhook-service", service.address()), flags...))
 }
 
-// runProcess is the name of the process that is controller and webhook.
-const runProcess = "kubequota"
+// RunProcess is the name of the process that is controller and webhook.
+const RunProcess = "kubequota"
 
 // startRun starts controller and webhook in one process, and returns once the webhook is known to the server and ready.
 func (c *Cluster) startRun(ctx context.Context, path string, replica Replica, args []string) error {
-	if err := c.startProgram(program{name: runProcess, path: path, args: append([]string{"run"}, args...)}); err != nil {
+	if err := c.startProgram(program{name: RunProcess, path: path, args: append([]string{"run"}, args...)}); err != nil {
 		return err
 	}
 	if err := c.waitWebhook(ctx, replica); err != nil {

@@ -65,7 +65,7 @@ func (p *Player) collection(ctx context.Context, apiVersion, kind string) (strin
 func (p *Player) inBoth(ctx context.Context, path string, object runtime.Object) ([]finding, error) {
 	protobuf.Fill(object)
 	if configuration, ok := object.(*admissionregistration.ValidatingWebhookConfiguration); ok {
-		// CEL, which the embedded server refuses.
+		// What fills them is no CEL, which both refuse.
 		for i := range configuration.Webhooks {
 			configuration.Webhooks[i].MatchConditions = nil
 		}

@@ -21,7 +21,7 @@ import (
 
 var admissionFaults = Suite{
 	Name:   "admission-faults",
-	Proves: "kubequota's webhook lets nothing exceed a quota, and fails nobody, while it, the servers and other webhooks fail under load",
+	Proves: "kubequota's webhook lets nothing exceed a quota, and fails nobody but requests in flight, while it, the servers and other webhooks fail under load",
 	Examples: []string{
 		"admission-faults",
 		"admission-faults --quick",

@@ -47,7 +47,8 @@ pub(crate) struct Args {
 pub(crate) enum Enforcer {
     /// kube-apiserver's ResourceQuota plugin
     Plugin,
-    /// kubequota's webhook: new limits come into force once it is asked for them
+    /// kubequota's webhook: new limits come into force once it is asked for them. With a webhook that does not keep its configuration itself
+    /// (--manage-webhook=false) nobody says so: use plugin, and --admission-grace=35s
     Webhook,
 }
 

@@ -145,6 +145,10 @@ async fn what_is_changed_through_its_api_is_followed() {
     let stored = stored["items"].as_array().unwrap().len();
     let (all, one_less) = (json!(stored.to_string()), json!((stored - 1).to_string()));
     serving.until_used(compute, |used| used["count/pods"] == all).await;
+    // It came into force by the webhook's word, and not because nobody gave it.
+    let quota = serving.send("GET", compute, &Value::Null).await;
+    let said = quota["metadata"]["annotations"]["quota.kubequota.dev/enforced"].to_string();
+    assert!(said.contains(" count/pods "), "{said}");
 
     // A deleted pod: its share comes back.
     serving.send("DELETE", &format!("{pods}/db-0"), &Value::Null).await;

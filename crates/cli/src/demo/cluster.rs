@@ -83,7 +83,7 @@ impl Demo {
         };
         let own = options(ClientOptions::default().user_agent);
         let cluster = Cluster::connect(&own, |host| shell.metrics.rest_client.layer(host)).await?;
-        let webhook = webhook(&cluster, &shell).await?;
+        let mut webhook = webhook(&cluster, &shell).await?;
         Ok(Demo {
             server,
             readiness: shell.readiness.clone(),
@@ -91,8 +91,9 @@ impl Demo {
             listening,
             client,
             kubequota: tokio::spawn(async move {
-                let controller = kubequota_controller::run(controller_options(), cluster, shell);
-                let (webhook, controller) = tokio::join!(webhook.run(), controller);
+                let controller =
+                    kubequota_controller::run_and_feed(controller_options(), cluster, shell, webhook.feed());
+                let ((controller, _quotas), webhook) = tokio::join!(controller, webhook.run());
                 webhook && controller
             }),
             drain: drain.clone(),
