@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -24,6 +25,7 @@ type options struct {
 	rounds, seconds int
 	json            bool
 	only, kubequota string
+	loads           string
 	// root is the checkout's folder.
 	root  string
 	begun time.Time
@@ -39,6 +41,7 @@ func start(args []string) int {
 	flags.IntVar(&o.seconds, "seconds", 5, "how many seconds a measurement takes")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object and no table")
 	flags.StringVar(&o.only, "only", "", "`SIDE` to measure alone, plugin or kubequota, as for a profile (default: both)")
+	flags.StringVar(&o.loads, "loads", "1x1,8x1,32x1,1x32,8x32,32x32", "loads to measure: `CLIENTSxNAMESPACES`, with commas between them")
 	flags.StringVar(&o.kubequota, "kubequota", "", "`PATH` of a built kubequota (default: built from this checkout with cargo)")
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), "bench/run admission: latency and throughput of creates, by kubequota's webhook and by kube-apiserver's own plugin\n\nFlags:\n")
@@ -72,7 +75,19 @@ func complain(err error) int {
 // cell is a load: so many clients in so many namespaces.
 type cell struct{ clients, namespaces int }
 
-var cells = []cell{{1, 1}, {8, 1}, {32, 1}, {1, 32}, {8, 32}, {32, 32}}
+func parseCells(loads string) ([]cell, error) {
+	var cells []cell
+	for load := range strings.SplitSeq(loads, ",") {
+		clients, namespaces, _ := strings.Cut(load, "x")
+		c, clientsErr := strconv.Atoi(clients)
+		n, namespacesErr := strconv.Atoi(namespaces)
+		if clientsErr != nil || namespacesErr != nil || c < 1 || n < 1 {
+			return nil, fmt.Errorf("--loads: %q is not CLIENTSxNAMESPACES, as in 32x1", load)
+		}
+		cells = append(cells, cell{c, n})
+	}
+	return cells, nil
+}
 
 // The sides, as reports name them.
 const (
@@ -98,6 +113,10 @@ func (o *options) run(ctx context.Context, root string) (err error) {
 	if o.rounds < 1 || o.seconds < 1 {
 		return errors.New("--rounds and --seconds must be at least 1")
 	}
+	cells, err := parseCells(o.loads)
+	if err != nil {
+		return err
+	}
 	names := []string{pluginSide, kubequotaSide}
 	switch o.only {
 	case "":
@@ -115,7 +134,7 @@ func (o *options) run(ctx context.Context, root string) (err error) {
 		return err
 	}
 	// Where the logs of the last run are.
-	logs := filepath.Join(root, "conformance", ".runs", "bench-admission")
+	logs := filepath.Join(root, "bench", ".runs", "admission")
 	if err := os.RemoveAll(logs); err != nil {
 		return err
 	}
@@ -136,15 +155,15 @@ func (o *options) run(ctx context.Context, root string) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := sides[i].enforce(ctx, program, root); err != nil {
+		if err := sides[i].enforce(ctx, program, root, cells); err != nil {
 			return err
 		}
 	}
-	measured, err := o.measure(ctx, sides)
+	measured, err := o.measure(ctx, sides, cells)
 	if err != nil {
 		return err
 	}
-	report := newReport(o.rounds, o.seconds, measured)
+	report := newReport(o.rounds, o.seconds, cells, measured)
 	if o.json {
 		return report.json()
 	}
@@ -159,15 +178,13 @@ func (o *options) program(ctx context.Context, root string) (string, error) {
 	return binaries.Kubequota.Build(ctx, root, o.log)
 }
 
-// measure tries every cell on every side: who comes first changes with each.
-func (o *options) measure(ctx context.Context, sides []*side) (map[cell]map[string][]sample, error) {
+// measure tries every cell on every side: who comes first changes with each, and from round to round.
+func (o *options) measure(ctx context.Context, sides []*side, cells []cell) (map[cell]map[string][]sample, error) {
 	measured := map[cell]map[string][]sample{}
-	first := 0
 	for round := range o.rounds + 1 {
-		for _, cell := range cells {
-			first++
+		for at, cell := range cells {
 			for i := range sides {
-				side := sides[(first+i)%len(sides)]
+				side := sides[(round+at+i)%len(sides)]
 				duration := time.Duration(o.seconds) * time.Second
 				if round == 0 {
 					duration = warmUp
@@ -180,6 +197,7 @@ func (o *options) measure(ctx context.Context, sides []*side) (map[cell]map[stri
 					return nil, fmt.Errorf("%s, %d clients in %d namespaces: %w", side.name, cell.clients, cell.namespaces, err)
 				}
 				if round == 0 {
+					o.log("warm with %d clients in %d namespaces: %s", cell.clients, cell.namespaces, side.name)
 					continue
 				}
 				o.log("round %d, %2d clients, %2d namespaces, %-9s: %5.0f/s", round, cell.clients, cell.namespaces, side.name, tried.throughput())
@@ -200,7 +218,7 @@ func (o *options) log(format string, args ...any) {
 
 // enforce starts who enforces and who counts, and makes the namespaces. Both sides have kubequota's controller, so that they differ in
 // admission alone.
-func (s *side) enforce(ctx context.Context, program, root string) error {
+func (s *side) enforce(ctx context.Context, program, root string, cells []cell) error {
 	if s.name == kubequotaSide {
 		name, replica, err := s.cluster.StartEnforcementBehindService(ctx, program, root)
 		if err != nil {
@@ -218,7 +236,12 @@ func (s *side) enforce(ctx context.Context, program, root string) error {
 			return err
 		}
 	}
-	for _, cell := range []cell{{namespaces: 1}, {namespaces: 32}} {
+	made := map[int]bool{}
+	for _, cell := range cells {
+		if made[cell.namespaces] {
+			continue
+		}
+		made[cell.namespaces] = true
 		for _, namespace := range cell.names() {
 			if err := s.makeNamespace(ctx, namespace); err != nil {
 				return err
@@ -241,7 +264,7 @@ func (s *side) makeNamespace(ctx context.Context, namespace string) error {
 	// Where there is no LimitRange, kube-apiserver asks etcd for one every 30 s, and a create waits some 100 ms for that.
 	_, err = s.cluster.Admin.Create(ctx, "/api/v1/namespaces/"+namespace+"/limitranges", cluster.Object{
 		"metadata": cluster.Object{"name": "defaults"},
-		"spec": cluster.Object{"limits": []any{cluster.Object{"type": "Container", "defaultRequest": cluster.Object{"cpu": "100m", "memory": "64Mi"}}}},
+		"spec":     cluster.Object{"limits": []any{cluster.Object{"type": "Container", "defaultRequest": cluster.Object{"cpu": "100m", "memory": "64Mi"}}}},
 	})
 	if err != nil {
 		return err

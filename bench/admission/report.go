@@ -66,12 +66,9 @@ const (
 	closeEnoughMs    = 3.0
 )
 
-func newReport(rounds, seconds int, measured map[cell]map[string][]sample) report {
+func newReport(rounds, seconds int, cells []cell, measured map[cell]map[string][]sample) report {
 	r := report{Benchmark: "admission", Processors: processors(), Rounds: rounds, Seconds: seconds}
 	for _, cell := range cells {
-		if len(measured[cell]) == 0 {
-			continue
-		}
 		row := row{Clients: cell.clients, Namespaces: cell.namespaces, Sides: map[string]figures{}}
 		for name, samples := range measured[cell] {
 			row.Sides[name] = figuresOf(samples, name == kubequotaSide)

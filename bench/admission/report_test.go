@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func TestTargets(t *testing.T) {
 		{cell{32, 32}, samples(time.Millisecond, 20), samples(time.Millisecond, 5), nil, ratio{0.25, 0.25, 0.25}},
 	}
 	for _, c := range cases {
-		r := newReport(len(c.own), 1, map[cell]map[string][]sample{c.cell: {pluginSide: c.plugin, kubequotaSide: c.own}}).Cells[0]
+		r := newReport(len(c.own), 1, []cell{c.cell}, map[cell]map[string][]sample{c.cell: {pluginSide: c.plugin, kubequotaSide: c.own}}).Cells[0]
 		if r.Ratio == nil || *r.Ratio != c.ratio {
 			t.Errorf("%v: ratio %v, not %v", c.cell, r.Ratio, c.ratio)
 		}
@@ -67,8 +68,19 @@ func TestTargets(t *testing.T) {
 			t.Errorf("%v: target %v", c.cell, r.Target)
 		}
 	}
-	if alone := newReport(1, 1, map[cell]map[string][]sample{{1, 1}: {pluginSide: samples(1, 1)}}); alone.Cells[0].Ratio != nil || alone.Cells[0].Target != nil {
+	if alone := newReport(1, 1, []cell{{1, 1}}, map[cell]map[string][]sample{{1, 1}: {pluginSide: samples(1, 1)}}); alone.Cells[0].Ratio != nil || alone.Cells[0].Target != nil {
 		t.Errorf("a side alone is compared: %+v", alone.Cells[0])
+	}
+}
+
+func TestParseCells(t *testing.T) {
+	if cells, err := parseCells("32x1,1x4"); err != nil || !slices.Equal(cells, []cell{{32, 1}, {1, 4}}) {
+		t.Errorf("%v, %v", cells, err)
+	}
+	for _, wrong := range []string{"", "8", "0x1", "8x-1", "8x1,", "x", "8x1x1"} {
+		if cells, err := parseCells(wrong); err == nil {
+			t.Errorf("%q is taken for %v", wrong, cells)
+		}
 	}
 }
 

@@ -47,7 +47,7 @@ func run(args []string) error {
 	flags.IntVar(&o.rate, "rate", 20, "deletes a second, and as many creates")
 	flags.DurationVar(&o.length, "length", 15*time.Second, "how long a steady load lasts")
 	flags.DurationVar(&o.idle, "idle", time.Minute, "how long nothing happens in the shape idle")
-	flags.IntVar(&o.configMaps, "configmaps", 20, "configmaps in each namespace of the shape 1000x5 (1000 make a million, and take hours)")
+	flags.IntVar(&o.configMaps, "configmaps", 20, "configmaps in each namespace of the shape 1000x5 (1000 make a million)")
 	flags.IntVar(&o.qps, "qps", 1000, "--kube-api-qps of both")
 	flags.IntVar(&o.burst, "burst", 2000, "--kube-api-burst of both")
 	flags.IntVar(&o.workers, "workers", 5, "--concurrent-resource-quota-syncs of both")
