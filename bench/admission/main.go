@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -129,7 +128,7 @@ func (o *options) run(ctx context.Context, root string) (err error) {
 	if err != nil {
 		return err
 	}
-	program, err := o.program(ctx, root)
+	program, err := binaries.Kubequota.Find(ctx, root, o.kubequota, o.log)
 	if err != nil {
 		return err
 	}
@@ -169,13 +168,6 @@ func (o *options) run(ctx context.Context, root string) (err error) {
 	}
 	report.print(os.Stdout)
 	return nil
-}
-
-func (o *options) program(ctx context.Context, root string) (string, error) {
-	if o.kubequota != "" {
-		return binaries.Kubequota.Given(o.kubequota)
-	}
-	return binaries.Kubequota.Build(ctx, root, o.log)
 }
 
 // measure tries every cell on every side: who comes first changes with each, and from round to round.
@@ -282,7 +274,7 @@ func (s *side) makeNamespace(ctx context.Context, namespace string) error {
 // waitEnforced waits until a pod is refused that no quota here allows for.
 func (s *side) waitEnforced(ctx context.Context, namespace string) error {
 	large := pod("large", "2000000")
-	return until(ctx, "the quota of "+namespace+" to be enforced", func() error {
+	return until(ctx, "the quota of "+namespace+" to be enforced", func(ctx context.Context) error {
 		_, err := s.cluster.Admin.Create(ctx, podsOf(namespace)+"?dryRun=All", large)
 		if err != nil && strings.Contains(err.Error(), "exceeded quota: ") {
 			return nil
@@ -299,7 +291,7 @@ func (s *side) empty(ctx context.Context, cell cell) error {
 		}
 	}
 	for _, namespace := range cell.names() {
-		err := until(ctx, "the quota of "+namespace+" to be at nothing", func() error {
+		err := until(ctx, "the quota of "+namespace+" to be at nothing", func(ctx context.Context) error {
 			quota, err := s.cluster.Admin.Get(ctx, "/api/v1/namespaces/"+namespace+"/resourcequotas/compute")
 			if err != nil {
 				return err
@@ -318,23 +310,8 @@ func (s *side) empty(ctx context.Context, cell cell) error {
 	return nil
 }
 
-// until tries until it succeeds, for two minutes.
-func until(ctx context.Context, what string, check func() error) error {
-	deadline := time.Now().Add(2 * time.Minute)
-	for {
-		err := check()
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("waiting for %s: %w", what, err)
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+func until(ctx context.Context, what string, check func(context.Context) error) error {
+	return cluster.Poll(ctx, what, 2*time.Minute, 100*time.Millisecond, check)
 }
 
 func podsOf(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
@@ -347,5 +324,3 @@ func (c cell) names() []string {
 	}
 	return names
 }
-
-func processors() int { return runtime.NumCPU() }

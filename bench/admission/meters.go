@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"kubequota.dev/bench/measure"
 	"kubequota.dev/conformance/cluster"
 )
 
@@ -154,7 +154,7 @@ func (s *side) busy() (map[string]time.Duration, error) {
 		if err != nil {
 			return nil, err
 		}
-		if busy[as], err = processorTime(id); err != nil {
+		if busy[as], err = measure.ProcessorTime(id); err != nil {
 			return nil, err
 		}
 	}
@@ -164,28 +164,4 @@ func (s *side) busy() (map[string]time.Duration, error) {
 	}
 	busy[clientsTime] = time.Duration(own.Utime.Nano() + own.Stime.Nano())
 	return busy, nil
-}
-
-// processorTime is that of a process, from /proc: clock ticks, of which Linux tells a hundred a second on every machine.
-func processorTime(id int) (time.Duration, error) {
-	path := fmt.Sprintf("/proc/%d/stat", id)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	// The name before the last parenthesis may have spaces. utime and stime are the 14th and 15th fields.
-	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')'):]), " ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("%s is not as it should be: %s", path, text)
-	}
-	var ticks int64
-	for _, field := range fields[11:13] {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", path, err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }

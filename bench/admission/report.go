@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"kubequota.dev/bench/measure"
 )
 
 // report is what a run prints. Times are in milliseconds.
@@ -67,7 +70,7 @@ const (
 )
 
 func newReport(rounds, seconds int, cells []cell, measured map[cell]map[string][]sample) report {
-	r := report{Benchmark: "admission", Processors: processors(), Rounds: rounds, Seconds: seconds}
+	r := report{Benchmark: "admission", Processors: runtime.NumCPU(), Rounds: rounds, Seconds: seconds}
 	for _, cell := range cells {
 		row := row{Clients: cell.clients, Namespaces: cell.namespaces, Sides: map[string]figures{}}
 		for name, samples := range measured[cell] {
@@ -119,11 +122,10 @@ func figuresOf(samples []sample, webhook bool) figures {
 		}
 	}
 	slices.Sort(waits)
-	slices.Sort(each)
 	f.Created = len(waits)
 	created := float64(f.Created)
-	f.PerSecond = (each[(len(each)-1)/2] + each[len(each)/2]) / 2
-	f.P50, f.P99 = ms(waits[len(waits)/2]), ms(waits[len(waits)*99/100])
+	f.PerSecond = measure.Median(each)
+	f.P50, f.P99 = ms(measure.Quantile(waits, 0.5)), ms(measure.Quantile(waits, 0.99))
 	f.Admission = admission.mean()
 	f.Writes, f.Conflicts = 100*writes/created, 100*conflicts/created
 	for name := range f.Busy {

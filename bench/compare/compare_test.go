@@ -146,11 +146,6 @@ func TestShapesAreChosen(t *testing.T) {
 }
 
 func TestFigures(t *testing.T) {
-	for quantile, wanted := range map[float64]int{0: 1, 0.5: 2, 0.75: 3, 0.99: 4, 1: 4} {
-		if got := nearest([]int{1, 2, 3, 4}, quantile); got != wanted {
-			t.Errorf("quantile %v is %d, not %d", quantile, got, wanted)
-		}
-	}
 	rounds := []measured{{peakKiB: 9}, {peakKiB: 1}, {peakKiB: 2}, {peakKiB: 3}}
 	if got := middle(func(m measured) float64 { return float64(m.peakKiB) })(rounds); got != 2.5 {
 		t.Errorf("the median is %v", got)

@@ -10,21 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
-	"time"
-	"unsafe"
 )
-
-// cpu is the processor time that a process has taken, by its own clock (clock_getcpuclockid): exact, where /proc counts in ticks.
-func cpu(pid int) (time.Duration, error) {
-	var spec syscall.Timespec
-	const scheduler = 2
-	clock := uintptr(^pid<<3 | scheduler)
-	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&spec)), 0); errno != 0 {
-		return 0, fmt.Errorf("the processor time of process %d: %w", pid, errno)
-	}
-	return time.Duration(spec.Nano()), nil
-}
 
 // peakMemory is the most memory that a process has had resident, in KiB.
 func peakMemory(pid int) (int, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -78,7 +77,7 @@ func (p *population) clearQuotas(ctx context.Context) error {
 	return each(ctx, len(p.namespaces), func(n int) error {
 		path := fmt.Sprintf("/api/v1/namespaces/%s/resourcequotas", namespace(n))
 		for name := range quotas() {
-			if err := p.send(ctx, http.MethodDelete, path+"/"+name, "", nil); err != nil && !isAnswer(err, http.StatusNotFound) {
+			if err := p.send(ctx, http.MethodDelete, path+"/"+name, "", nil); err != nil && !cluster.IsCode(err, http.StatusNotFound) {
 				return err
 			}
 		}
@@ -179,7 +178,7 @@ func (p *population) create(ctx context.Context, in *inhabitants, c colour) erro
 	// The admission plugin gives up on a quota that is written too often meanwhile, and a client comes again.
 	err := p.send(ctx, http.MethodPost, path, jsonType, pod(name, in.name, c))
 	for range attempts {
-		if !isAnswer(err, http.StatusConflict) {
+		if !cluster.IsCode(err, http.StatusConflict) {
 			break
 		}
 		p.conflicts.Add(1)
@@ -215,45 +214,15 @@ func (p *population) delete(ctx context.Context, in *inhabitants, c colour) erro
 
 // podBytes is the size of a pod in JSON.
 func (p *population) podBytes(ctx context.Context) (int, error) {
-	answer, err := p.client.Request(ctx, http.MethodGet, "/api/v1/pods?limit=1", http.Header{}, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	text, err := p.client.Send(ctx, http.MethodGet, "/api/v1/pods?limit=1", "", nil)
 	return len(text), err
 }
 
 const jsonType, mergePatch = "application/json", "application/merge-patch+json"
 
-type refusal struct {
-	what   string
-	status int
-}
-
-func (r *refusal) Error() string { return r.what }
-
-func isAnswer(err error, status int) bool {
-	var r *refusal
-	return errors.As(err, &r) && r.status == status
-}
-
-// send sends a request and reads no more of its answer than whether it worked.
+// send sends a request and asks no more of its answer than whether it worked.
 func (p *population) send(ctx context.Context, method, path, contentType string, body []byte) error {
-	header := http.Header{}
-	if contentType != "" {
-		header.Set("Content-Type", contentType)
-	}
-	answer, err := p.client.Request(ctx, method, path, header, body)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode >= 300 {
-		text, err := io.ReadAll(io.LimitReader(answer.Body, 1000))
-		return errors.Join(&refusal{fmt.Sprintf("%s %s: %s: %s", method, path, answer.Status, text), answer.StatusCode}, err)
-	}
-	_, err = io.Copy(io.Discard, answer.Body)
+	_, err := p.client.Send(ctx, method, path, contentType, body)
 	return err
 }
 

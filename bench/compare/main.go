@@ -73,12 +73,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.kubequota == "" {
-		o.kubequota, err = binaries.Kubequota.Build(ctx, o.root, say)
-	} else {
-		o.kubequota, err = binaries.Kubequota.Given(o.kubequota)
-	}
-	if err != nil {
+	if o.kubequota, err = binaries.Kubequota.Find(ctx, o.root, o.kubequota, say); err != nil {
 		return err
 	}
 	version, err := binaries.KubernetesVersion(conformance)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"kubequota.dev/bench/measure"
 )
 
 // report is what a run found. Its JSON is read by other programs.
@@ -110,8 +111,7 @@ func middle(of func(measured) float64) func([]measured) float64 {
 		for i, m := range rounds {
 			values[i] = of(m)
 		}
-		slices.Sort(values)
-		return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+		return measure.Median(values)
 	}
 }
 
@@ -133,16 +133,8 @@ func latency(quantile float64) func([]measured) float64 {
 			all = append(all, m.latencies...)
 		}
 		slices.Sort(all)
-		return milliseconds(nearest(all, quantile))
+		return milliseconds(measure.Quantile(all, quantile))
 	}
-}
-
-// nearest is the smallest value that at least this share of all does not exceed.
-func nearest[T cmp.Ordered](sorted []T, quantile float64) (value T) {
-	if len(sorted) == 0 {
-		return value
-	}
-	return sorted[max(0, int(math.Ceil(quantile*float64(len(sorted))))-1)]
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

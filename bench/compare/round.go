@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"kubequota.dev/bench/measure"
 	"kubequota.dev/conformance/binaries"
 	"kubequota.dev/conformance/cluster"
 )
@@ -123,7 +124,7 @@ func (f *field) round(ctx context.Context, who contender, number int) (m measure
 	}
 	f.observer.expect(f.people.expected())
 	// The server has still to digest that.
-	if err := pause(ctx, 3*time.Second); err != nil {
+	if err := cluster.Sleep(ctx, 3*time.Second); err != nil {
 		return m, err
 	}
 	_, audited, err := readAudit(f.audit, 0)
@@ -150,7 +151,7 @@ func (f *field) round(ctx context.Context, who contender, number int) (m measure
 		return m, err
 	}
 	m.firstSync, m.firstSyncReceived = synced.Sub(begun), wire.received.Load()
-	if m.firstSyncCPU, err = cpu(pid); err != nil {
+	if m.firstSyncCPU, err = measure.ProcessorTime(pid); err != nil {
 		return m, err
 	}
 	if err := f.load(ctx, pid, &m); err != nil {
@@ -170,10 +171,10 @@ func (f *field) round(ctx context.Context, who contender, number int) (m measure
 // load is put on a controller that is in step, and is over when it is in step again.
 func (f *field) load(ctx context.Context, pid int, m *measured) error {
 	// What a start still has to do is not the load's.
-	if err := pause(ctx, 3*time.Second); err != nil {
+	if err := cluster.Sleep(ctx, 3*time.Second); err != nil {
 		return err
 	}
-	before, err := cpu(pid)
+	before, err := measure.ProcessorTime(pid)
 	if err != nil {
 		return err
 	}
@@ -186,7 +187,7 @@ func (f *field) load(ctx context.Context, pid int, m *measured) error {
 	case burst:
 		m.events, err = f.people.storm(ctx, victims)
 	case idle:
-		err = pause(ctx, f.options.idle)
+		err = cluster.Sleep(ctx, f.options.idle)
 	}
 	if err != nil {
 		return err
@@ -198,7 +199,7 @@ func (f *field) load(ctx context.Context, pid int, m *measured) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	after, err := cpu(pid)
+	after, err := measure.ProcessorTime(pid)
 	if err != nil {
 		return err
 	}
@@ -242,13 +243,4 @@ func redirected(kubeconfig, from, to string) (string, error) {
 	}
 	path := strings.TrimSuffix(kubeconfig, ".kubeconfig") + "-metered.kubeconfig"
 	return path, os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o600)
-}
-
-func pause(ctx context.Context, length time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(length):
-		return nil
-	}
 }

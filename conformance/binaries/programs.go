@@ -60,6 +60,14 @@ func (p Program) Build(ctx context.Context, root string, log func(format string,
 	return "", fmt.Errorf("cargo built no executable called %s", p.Name)
 }
 
+// Find is the path of the program: the one that the caller gave, or of what is built from the checkout at root.
+func (p Program) Find(ctx context.Context, root, given string, log func(format string, args ...any)) (string, error) {
+	if given != "" {
+		return p.Given(given)
+	}
+	return p.Build(ctx, root, log)
+}
+
 // Given checks a path that the caller gave instead.
 func (p Program) Given(path string) (string, error) {
 	info, err := os.Stat(path)

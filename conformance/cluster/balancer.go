@@ -80,7 +80,7 @@ func (b *Balancer) Stop() {
 
 // WaitReady waits until all replicas are in rotation.
 func (b *Balancer) WaitReady(ctx context.Context) error {
-	return poll(ctx, "all replicas to be ready", time.Minute, 100*time.Millisecond, func(context.Context) error {
+	return Poll(ctx, "all replicas to be ready", time.Minute, 100*time.Millisecond, func(context.Context) error {
 		b.mutex.Lock()
 		defer b.mutex.Unlock()
 		for _, replica := range b.replicas {
@@ -94,7 +94,7 @@ func (b *Balancer) WaitReady(ctx context.Context) error {
 
 // WaitLeft waits until a replica is out of rotation.
 func (b *Balancer) WaitLeft(ctx context.Context, replica int) error {
-	return poll(ctx, "a replica to be out of rotation", 10*time.Second, 10*time.Millisecond, func(context.Context) error {
+	return Poll(ctx, "a replica to be out of rotation", 10*time.Second, 10*time.Millisecond, func(context.Context) error {
 		b.mutex.Lock()
 		defer b.mutex.Unlock()
 		if b.replicas[replica].ready {

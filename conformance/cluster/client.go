@@ -74,12 +74,19 @@ func (c *Client) Request(ctx context.Context, method, path string, header http.H
 }
 
 func (c *Client) ready(ctx context.Context) error {
-	_, err := c.send(ctx, http.MethodGet, "/readyz", "", nil)
+	_, err := c.Send(ctx, http.MethodGet, "/readyz", "", nil)
 	return err
 }
 
 func (c *Client) do(ctx context.Context, method, path, contentType string, body Object) (Object, error) {
-	answer, err := c.send(ctx, method, path, contentType, body)
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := c.Send(ctx, method, path, contentType, text)
 	if err != nil {
 		return nil, err
 	}
@@ -90,24 +97,13 @@ func (c *Client) do(ctx context.Context, method, path, contentType string, body 
 	return object, nil
 }
 
-func (c *Client) send(ctx context.Context, method, path, contentType string, body Object) ([]byte, error) {
-	var reader io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-		reader = bytes.NewReader(text)
-	}
-	request, err := http.NewRequestWithContext(ctx, method, c.server+path, reader)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Authorization", "Bearer "+c.token)
+// Send sends a request and returns the body of its answer. An answer of failure is a [Refusal].
+func (c *Client) Send(ctx context.Context, method, path, contentType string, body []byte) ([]byte, error) {
+	header := http.Header{}
 	if contentType != "" {
-		request.Header.Set("Content-Type", contentType)
+		header.Set("Content-Type", contentType)
 	}
-	response, err := c.http.Do(request)
+	response, err := c.Request(ctx, method, path, header, body)
 	if err != nil {
 		return nil, err
 	}

@@ -173,7 +173,7 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) ([]byte, error) {
 
 // WaitServed waits until the server answers for a path, as it does some time after a CustomResourceDefinition was created.
 func (c *Cluster) WaitServed(ctx context.Context, path string, deadline time.Duration) error {
-	return poll(ctx, path+" to be served", deadline, 100*time.Millisecond, func(ctx context.Context) error {
+	return Poll(ctx, path+" to be served", deadline, 100*time.Millisecond, func(ctx context.Context) error {
 		_, err := c.Admin.Get(ctx, path)
 		return err
 	})

@@ -119,7 +119,7 @@ func (c *Cluster) MakeService(ctx context.Context, name, port string) (*Service,
 }
 
 func (c *Cluster) waitWebhook(ctx context.Context, replica Replica) error {
-	return poll(ctx, "kubequota's webhook to be ready (see its log)", time.Minute, 100*time.Millisecond, Plain(replica.Health).ready)
+	return Poll(ctx, "kubequota's webhook to be ready (see its log)", time.Minute, 100*time.Millisecond, Plain(replica.Health).ready)
 }
 
 // WaitWebhookConfigured waits until kubequota has told kube-apiserver of its webhook.

@@ -90,8 +90,18 @@ func (p *process) running() bool {
 	}
 }
 
-// poll calls check until it succeeds, the deadline passes or ctx ends.
-func poll(ctx context.Context, what string, deadline, interval time.Duration, check func(context.Context) error) error {
+// Sleep waits, unless ctx ends before.
+func Sleep(ctx context.Context, duration time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(duration):
+		return nil
+	}
+}
+
+// Poll calls check until it succeeds, the deadline passes or ctx ends.
+func Poll(ctx context.Context, what string, deadline, interval time.Duration, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	for {
@@ -99,13 +109,10 @@ func poll(ctx context.Context, what string, deadline, interval time.Duration, ch
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			if cause := context.Cause(ctx); cause != context.DeadlineExceeded {
-				return fmt.Errorf("waiting for %s: %w", what, cause)
-			}
+		if cause := Sleep(ctx, interval); cause == context.DeadlineExceeded {
 			return fmt.Errorf("%s: not within %s: %w", what, deadline, err)
-		case <-time.After(interval):
+		} else if cause != nil {
+			return fmt.Errorf("waiting for %s: %w", what, cause)
 		}
 	}
 }

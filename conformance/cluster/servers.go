@@ -59,7 +59,7 @@ func (s *APIServer) RestartWith(ctx context.Context, flags ...string) error {
 }
 
 func (s *APIServer) waitReady(ctx context.Context) error {
-	return poll(ctx, s.process+" to be ready (see "+s.process+".log)", 2*time.Minute, 200*time.Millisecond, s.Client.ready)
+	return Poll(ctx, s.process+" to be ready (see "+s.process+".log)", 2*time.Minute, 200*time.Millisecond, s.Client.ready)
 }
 
 func (c *Cluster) startServer(port string, flags []string) (*APIServer, error) {

@@ -319,12 +319,12 @@ func (e *enforced) try(ctx context.Context, s *admissionScenario) (err error) {
 	ends := time.Now().Add(e.loadFor)
 	if s.run != nil {
 		// Once the namespace is full.
-		if err := errors.Join(sleep(ctx, 3*time.Second), s.run(ctx, e)); err != nil {
+		if err := errors.Join(cluster.Sleep(ctx, 3*time.Second), s.run(ctx, e)); err != nil {
 			return err
 		}
 	}
 	// What happened late needs some load after it.
-	if err := sleep(ctx, max(time.Until(ends), 3*time.Second)); err != nil {
+	if err := cluster.Sleep(ctx, max(time.Until(ends), 3*time.Second)); err != nil {
 		return err
 	}
 	crowd := e.crowd
@@ -412,22 +412,7 @@ func (e *enforced) unexpected(failed []failure) error {
 
 // noBugIn fails where one of these processes says of itself that something is wrong with it.
 func (e *enforced) noBugIn(processes []string) error {
-	var bugs []string
-	for _, name := range processes {
-		text, err := os.ReadFile(filepath.Join(e.Folder, name+".log"))
-		if err != nil {
-			return err
-		}
-		for line := range strings.Lines(string(text)) {
-			if strings.Contains(line, "this is a bug") || strings.Contains(line, "panicked") {
-				bugs = append(bugs, name+": "+strings.TrimSpace(line))
-			}
-		}
-	}
-	if bugs == nil {
-		return nil
-	}
-	return errors.New(some(bugs))
+	return e.logsNothingOf(processes, "this is a bug", "panicked")
 }
 
 // makeNamespace makes a namespace whose quotas are enforced when it returns.

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"kubequota.dev/conformance/cluster"
 	"kubequota.dev/conformance/objects"
 )
 
@@ -70,7 +71,7 @@ func startCrowd(ctx context.Context, server server, namespace string, seed uint6
 		c.done.Go(func() {
 			for ctx.Err() == nil {
 				member.step(ctx)
-				_ = sleep(ctx, time.Duration(5+member.random.IntN(30))*time.Millisecond)
+				_ = cluster.Sleep(ctx, time.Duration(5+member.random.IntN(30))*time.Millisecond)
 			}
 		})
 	}
@@ -201,7 +202,7 @@ func (m *member) send(ctx context.Context, method, path string, body objects.M, 
 			return nil, notDone
 		case retry > 0 && again < comesBack && (code == http.StatusTooManyRequests || code >= 500):
 			m.count(comeBack)
-			if sleep(ctx, retry) == nil {
+			if cluster.Sleep(ctx, retry) == nil {
 				continue
 			}
 			return nil, notDone

@@ -39,8 +39,8 @@ var admissionScenarios = []admissionScenario{
 // restart kills a process, which is away for three seconds. It stands still for a moment first: that requests are under way when it is
 // killed, so that each kind of failure shows whoever enforces, is not left to luck.
 func (e *enforced) restart(ctx context.Context, process string) error {
-	return errors.Join(e.c.Pause(process), sleep(ctx, 300*time.Millisecond), e.c.Kill(process), sleep(ctx, 3*time.Second),
-		e.c.Restart(process, noColor), e.c.WaitReady(ctx), sleep(ctx, 5*time.Second))
+	return errors.Join(e.c.Pause(process), cluster.Sleep(ctx, 300*time.Millisecond), e.c.Kill(process), cluster.Sleep(ctx, 3*time.Second),
+		e.c.Restart(process, noColor), e.c.WaitReady(ctx), cluster.Sleep(ctx, 5*time.Second))
 }
 
 // rollReplicas stops one replica after the other, and starts it again.
@@ -66,7 +66,7 @@ func replicaKilled(ctx context.Context, e *enforced) error {
 		return err
 	}
 	e.faulty = append(e.faulty, span{from: from, to: e.balancer.Left(victim)})
-	return errors.Join(sleep(ctx, 3*time.Second), e.c.Restart(replicaProcesses[victim], noColor), e.balancer.WaitReady(ctx))
+	return errors.Join(cluster.Sleep(ctx, 3*time.Second), e.c.Restart(replicaProcesses[victim], noColor), e.balancer.WaitReady(ctx))
 }
 
 // slowWrites puts a proxy between kubequota and kube-apiserver.
@@ -90,7 +90,7 @@ func slowWrites(ctx context.Context, e *enforced) error {
 		return errors.Join(e.c.Redirect(e.kubeconfig, address), e.c.Kill(controllerProcess), e.c.Restart(controllerProcess, noColor), e.rollReplicas(ctx))
 	}
 	e.after = append(e.after, func(ctx context.Context) error { return through(ctx, e.c.Server) })
-	if err := errors.Join(through(ctx, address), sleep(ctx, max(e.loadFor/2, 10*time.Second))); err != nil {
+	if err := errors.Join(through(ctx, address), cluster.Sleep(ctx, max(e.loadFor/2, 10*time.Second))); err != nil {
 		return err
 	}
 	if slowed.Load() == 0 {
@@ -146,7 +146,7 @@ func refusingWebhook(ctx context.Context, e *enforced) error {
 	if err := e.otherWebhook(ctx, 10, func() bool { return asked.Add(1)%2 == 0 }); err != nil {
 		return err
 	}
-	if err := sleep(ctx, max(e.loadFor-3*time.Second, 5*time.Second)); err != nil {
+	if err := cluster.Sleep(ctx, max(e.loadFor-3*time.Second, 5*time.Second)); err != nil {
 		return err
 	}
 	e.note("%d reviewed by the other one", asked.Load())
@@ -161,7 +161,7 @@ func slowWebhook(ctx context.Context, e *enforced) error {
 	takes := e.grace * 4 / 7
 	err := e.otherWebhook(ctx, 30, func() bool { asked.Add(1); time.Sleep(takes); return true })
 	// Until a second round is under way.
-	if err := errors.Join(err, sleep(ctx, takes+5*time.Second)); err != nil {
+	if err := errors.Join(err, cluster.Sleep(ctx, takes+5*time.Second)); err != nil {
 		return err
 	}
 	e.note("%d reviewed by the other one", asked.Load())
@@ -195,7 +195,7 @@ func limitsEdited(ctx context.Context, e *enforced) error {
 		err := errors.Join(
 			set(ctx, "compute", objects.M{"requests.cpu": fmt.Sprintf("%dm", 500+rand.IntN(5000))}),
 			set(ctx, "objects", objects.M{"pods": fmt.Sprint(rand.IntN(30)), "count/configmaps": fmt.Sprint(rand.IntN(15))}),
-			sleep(ctx, 700*time.Millisecond))
+			cluster.Sleep(ctx, 700*time.Millisecond))
 		if err != nil {
 			return err
 		}
@@ -221,7 +221,7 @@ func dryRuns(ctx context.Context, e *enforced) error {
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, e.loadFor-3*time.Second); err != nil {
+	if err := cluster.Sleep(ctx, e.loadFor-3*time.Second); err != nil {
 		return err
 	}
 	after, err := e.revisions(ctx)

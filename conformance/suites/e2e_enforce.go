@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"kubequota.dev/conformance/binaries"
@@ -44,22 +40,8 @@ func (s e2eEnforceSuite) judge(ctx context.Context, run *Run) (err error) {
 	}
 	err = s.specs.run(ctx, run, c.AdminKubeconfig, false)
 	run.Log("stopping everything")
-	return errors.Join(err, saysNot(run, cluster.RunProcess, withoutAWord))
+	return errors.Join(err, run.logsNothingOf([]string{cluster.RunProcess}, withoutAWord))
 }
 
 // withoutAWord is what the controller says where limits come into force though the webhook has not said that it is asked for them.
 const withoutAWord = "without the webhook's word"
-
-// saysNot fails where a process has logged these words.
-func saysNot(run *Run, process, words string) error {
-	text, err := os.ReadFile(filepath.Join(run.Folder, process+".log"))
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(string(text)) {
-		if strings.Contains(line, words) {
-			return fmt.Errorf("%s: %s", process, strings.TrimSpace(line))
-		}
-	}
-	return nil
-}

@@ -313,7 +313,7 @@ func (f *faults) try(ctx context.Context, s *scenario, number int) (err error) {
 		return err
 	}
 	f.startLoad(ctx)
-	if err := sleep(ctx, 3*time.Second); err != nil {
+	if err := cluster.Sleep(ctx, 3*time.Second); err != nil {
 		return err
 	}
 	if err := s.run(ctx, f); err != nil {

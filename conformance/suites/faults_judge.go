@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"kubequota.dev/conformance/binaries"
+	"kubequota.dev/conformance/cluster"
 	"kubequota.dev/conformance/witness"
 )
 
@@ -105,7 +106,7 @@ func (f *faults) settled(ctx context.Context, since time.Time, within time.Durat
 		case asked.Sub(right) > time.Second:
 			return right.Sub(since), nil
 		}
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+		if err := cluster.Sleep(ctx, 200*time.Millisecond); err != nil {
 			return 0, err
 		}
 	}
@@ -224,13 +225,4 @@ func (f *faults) noBug() error {
 		return nil
 	}
 	return fmt.Errorf("the controller's log: %s", some(bugs))
-}
-
-func sleep(ctx context.Context, duration time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(duration):
-		return nil
-	}
 }

@@ -16,22 +16,22 @@ import (
 
 // scenarios, each in namespaces of its own.
 var scenarios = []scenario{
-	{name: "none", what: "nothing fails", run: func(ctx context.Context, f *faults) error { return sleep(ctx, 5*time.Second) }},
+	{name: "none", what: "nothing fails", run: func(ctx context.Context, f *faults) error { return cluster.Sleep(ctx, 5*time.Second) }},
 	{name: "apiserver-killed", what: "kube-apiserver is killed and started again", run: func(ctx context.Context, f *faults) error {
-		return errors.Join(f.c.Kill(cluster.ServerProcess), sleep(ctx, 3*time.Second), f.c.Restart(cluster.ServerProcess),
-			f.c.WaitReady(ctx), sleep(ctx, 6*time.Second))
+		return errors.Join(f.c.Kill(cluster.ServerProcess), cluster.Sleep(ctx, 3*time.Second), f.c.Restart(cluster.ServerProcess),
+			f.c.WaitReady(ctx), cluster.Sleep(ctx, 6*time.Second))
 	}},
 	{name: "etcd-killed", what: "etcd is killed and started again", run: func(ctx context.Context, f *faults) error {
-		return errors.Join(f.c.Kill(cluster.EtcdProcess), sleep(ctx, 3*time.Second), f.c.Restart(cluster.EtcdProcess),
-			f.c.WaitReady(ctx), sleep(ctx, 6*time.Second))
+		return errors.Join(f.c.Kill(cluster.EtcdProcess), cluster.Sleep(ctx, 3*time.Second), f.c.Restart(cluster.EtcdProcess),
+			f.c.WaitReady(ctx), cluster.Sleep(ctx, 6*time.Second))
 	}},
 	{name: "etcd-stalled", what: "etcd answers nothing for 7 s: creates are stored long after they were charged", run: func(ctx context.Context, f *faults) error {
-		return errors.Join(f.c.Pause(cluster.EtcdProcess), sleep(ctx, 7*time.Second), f.c.Resume(cluster.EtcdProcess), sleep(ctx, 6*time.Second))
+		return errors.Join(f.c.Pause(cluster.EtcdProcess), cluster.Sleep(ctx, 7*time.Second), f.c.Resume(cluster.EtcdProcess), cluster.Sleep(ctx, 6*time.Second))
 	}},
 	{name: "compacted", what: "etcd forgets its history while the controller stands still: its watches get 410", run: compacted},
 	{name: "controller-killed", what: "the controller is killed three times, and started again at once", run: func(ctx context.Context, f *faults) error {
 		for range 3 {
-			if err := errors.Join(f.restart(), sleep(ctx, 3*time.Second)); err != nil {
+			if err := errors.Join(f.restart(), cluster.Sleep(ctx, 3*time.Second)); err != nil {
 				return err
 			}
 		}
@@ -39,9 +39,9 @@ var scenarios = []scenario{
 	}},
 	{name: "two-controllers", what: "two controllers at once, one of them stalled for a while; then one", run: func(ctx context.Context, f *faults) error {
 		f.after = append(f.after, func(context.Context) error { return f.dropSecond() })
-		return errors.Join(f.startSecond(), sleep(ctx, 5*time.Second),
-			f.c.Pause(controllerProcess), sleep(ctx, 2*time.Second), f.c.Resume(controllerProcess), sleep(ctx, 3*time.Second),
-			f.c.Kill(secondProcess), sleep(ctx, 2*time.Second))
+		return errors.Join(f.startSecond(), cluster.Sleep(ctx, 5*time.Second),
+			f.c.Pause(controllerProcess), cluster.Sleep(ctx, 2*time.Second), f.c.Resume(controllerProcess), cluster.Sleep(ctx, 3*time.Second),
+			f.c.Kill(secondProcess), cluster.Sleep(ctx, 2*time.Second))
 	}},
 	{name: "conversion-one", what: "a custom resource can't be converted to the preferred one of its versions while the controller restarts",
 		healing: 30 * time.Second, run: func(ctx context.Context, f *faults) error { return f.unconverted(ctx, "gadgets", "v2") }},
@@ -73,7 +73,7 @@ func (f *faults) dropSecond() error {
 }
 
 func compacted(ctx context.Context, f *faults) error {
-	if err := errors.Join(f.c.Pause(controllerProcess), sleep(ctx, 3*time.Second)); err != nil {
+	if err := errors.Join(f.c.Pause(controllerProcess), cluster.Sleep(ctx, 3*time.Second)); err != nil {
 		return err
 	}
 	// The witness must have seen what is now forgotten.
@@ -82,7 +82,7 @@ func compacted(ctx context.Context, f *faults) error {
 	}
 	// kube-apiserver keeps a window of its own; a new one knows nothing from before its start.
 	err := errors.Join(f.store.Compact(ctx), f.c.Kill(cluster.ServerProcess), f.c.Restart(cluster.ServerProcess), f.c.WaitReady(ctx),
-		sleep(ctx, 2*time.Second), f.c.Resume(controllerProcess), sleep(ctx, 5*time.Second))
+		cluster.Sleep(ctx, 2*time.Second), f.c.Resume(controllerProcess), cluster.Sleep(ctx, 5*time.Second))
 	if err != nil || f.upstream {
 		return err
 	}
@@ -104,7 +104,7 @@ func (f *faults) unconverted(ctx context.Context, resource string, versions ...s
 			return err
 		}
 	}
-	if err := sleep(ctx, 2*time.Second); err != nil {
+	if err := cluster.Sleep(ctx, 2*time.Second); err != nil {
 		return err
 	}
 	f.after = append(f.after, func(context.Context) error { f.gadgets.breakTo(); return nil })
@@ -116,7 +116,7 @@ func (f *faults) unconverted(ctx context.Context, resource string, versions ...s
 	defer stop()
 	f.gadgets.breakTo(versions...)
 	// So that no cache of kube-apiserver still knows them.
-	err := errors.Join(f.c.Kill(cluster.ServerProcess), f.c.Restart(cluster.ServerProcess), f.c.WaitReady(ctx), f.restart(), sleep(ctx, 4*time.Second))
+	err := errors.Join(f.c.Kill(cluster.ServerProcess), f.c.Restart(cluster.ServerProcess), f.c.WaitReady(ctx), f.restart(), cluster.Sleep(ctx, 4*time.Second))
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (f *faults) unconverted(ctx context.Context, resource string, versions ...s
 		f.check("conversions failed", errors.New("none was asked for"))
 	}
 	f.gadgets.breakTo()
-	return sleep(ctx, 3*time.Second)
+	return cluster.Sleep(ctx, 3*time.Second)
 }
 
 // duringFault judges while the fault lasts, and lets the load go on. A quota that is made now must work too.
@@ -161,7 +161,7 @@ func (f *faults) also(ctx context.Context, step func(ctx context.Context, namesp
 		done.Add(1)
 		go func() {
 			defer done.Done()
-			for number := 0; sleep(ctx, 100*time.Millisecond) == nil; number++ {
+			for number := 0; cluster.Sleep(ctx, 100*time.Millisecond) == nil; number++ {
 				within, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
 				step(within, namespace, random, number)
 				cancel()
@@ -193,7 +193,7 @@ func storeBothVersions(ctx context.Context, f *faults) error {
 			objects.M{"kind": "Gizmo", "apiVersion": "faults.example.com/" + version, "metadata": objects.M{"name": name}})
 		return err
 	}
-	return errors.Join(create("old", "v1"), f.gadgets.store(ctx, f.c.Admin, "gizmos", "v2"), sleep(ctx, 3*time.Second), create("new", "v2"))
+	return errors.Join(create("old", "v1"), f.gadgets.store(ctx, f.c.Admin, "gizmos", "v2"), cluster.Sleep(ctx, 3*time.Second), create("new", "v2"))
 }
 
 func forbiddenKind(ctx context.Context, f *faults) error {
@@ -211,14 +211,14 @@ func forbiddenKind(ctx context.Context, f *faults) error {
 		return err
 	}
 	f.after = append(f.after, func(ctx context.Context) error { return rules(ctx, everything) })
-	err := errors.Join(rules(ctx, some), sleep(ctx, time.Second), f.restart(), sleep(ctx, 3*time.Second))
+	err := errors.Join(rules(ctx, some), cluster.Sleep(ctx, time.Second), f.restart(), cluster.Sleep(ctx, 3*time.Second))
 	if err != nil {
 		return err
 	}
 	if err := f.duringFault(ctx, func() {}, func(name string) bool { return strings.HasSuffix(name, ".faults.example.com") }); err != nil {
 		return err
 	}
-	return errors.Join(rules(ctx, everything), sleep(ctx, 3*time.Second))
+	return errors.Join(rules(ctx, everything), cluster.Sleep(ctx, 3*time.Second))
 }
 
 // statusRule is what deploy/ grants beside list and watch.
@@ -262,13 +262,13 @@ func aggregated(ctx context.Context, f *faults) error {
 			return err
 		}
 	}
-	if err := errors.Join(sleep(ctx, 2*time.Second), f.restart(), sleep(ctx, 4*time.Second)); err != nil {
+	if err := errors.Join(cluster.Sleep(ctx, 2*time.Second), f.restart(), cluster.Sleep(ctx, 4*time.Second)); err != nil {
 		return err
 	}
 	if err := f.duringFault(ctx, func() {}, nil); err != nil {
 		return err
 	}
-	return errors.Join(drop(ctx), sleep(ctx, 3*time.Second))
+	return errors.Join(drop(ctx), cluster.Sleep(ctx, 3*time.Second))
 }
 
 // tooLarge is more than etcd takes in one request (1.5 MiB), and less than kube-apiserver does (3 MB).
@@ -297,7 +297,7 @@ func failedCreates(ctx context.Context, f *faults) error {
 		}
 	})
 	defer stop()
-	if err := sleep(ctx, 8*time.Second); err != nil {
+	if err := cluster.Sleep(ctx, 8*time.Second); err != nil {
 		return err
 	}
 	stop()
@@ -331,7 +331,7 @@ func bursts(ctx context.Context, f *faults) error {
 				return err
 			}
 			if made < limit {
-				if err := sleep(ctx, 200*time.Millisecond); err != nil {
+				if err := cluster.Sleep(ctx, 200*time.Millisecond); err != nil {
 					return err
 				}
 			}
@@ -401,7 +401,7 @@ func podsEnd(ctx context.Context, f *faults) error {
 		}
 	})
 	defer stop()
-	err := sleep(ctx, 10*time.Second)
+	err := cluster.Sleep(ctx, 10*time.Second)
 	stop()
 	return err
 }
@@ -424,7 +424,7 @@ func edits(ctx context.Context, f *faults) error {
 			patch(f.namespaces[1], "plain", objects.M{"hard": objects.M{"pods": fmt.Sprint(5 + random.IntN(20))}}),
 			patch(f.namespaces[0], "high", classes()),
 			patch(f.namespaces[2], "high", classes()),
-			sleep(ctx, 300*time.Millisecond))
+			cluster.Sleep(ctx, 300*time.Millisecond))
 		if err != nil {
 			return err
 		}
@@ -439,7 +439,7 @@ func namespaceDeleted(ctx context.Context, f *faults) error {
 	}
 	gone := false
 	for begun := time.Now(); !gone && time.Since(begun) < 30*time.Second; {
-		if err := sleep(ctx, 500*time.Millisecond); err != nil {
+		if err := cluster.Sleep(ctx, 500*time.Millisecond); err != nil {
 			return err
 		}
 		// As the node would: the pods there are told to end, and nobody else takes them away.
@@ -457,7 +457,7 @@ func namespaceDeleted(ctx context.Context, f *faults) error {
 	_, err := f.settled(ctx, time.Now(), exactWithin, nil)
 	f.check("exact in the new namespace", err)
 	f.startLoad(ctx)
-	return sleep(ctx, 5*time.Second)
+	return cluster.Sleep(ctx, 5*time.Second)
 }
 
 func newQuotas(ctx context.Context, f *faults) error {
@@ -474,7 +474,7 @@ func newQuotas(ctx context.Context, f *faults) error {
 				}
 			}
 		}
-		if err := sleep(ctx, 2*time.Second); err != nil {
+		if err := cluster.Sleep(ctx, 2*time.Second); err != nil {
 			return err
 		}
 	}
@@ -488,7 +488,7 @@ func skewed(ctx context.Context, f *faults) error {
 	}
 	f.after = append(f.after, func(context.Context) error { return f.restart() })
 	for _, offset := range []time.Duration{5 * time.Minute, -5 * time.Minute} {
-		if err := errors.Join(f.restart(cluster.ShiftedBy(library, offset)...), sleep(ctx, 8*time.Second)); err != nil {
+		if err := errors.Join(f.restart(cluster.ShiftedBy(library, offset)...), cluster.Sleep(ctx, 8*time.Second)); err != nil {
 			return err
 		}
 		text, _, err := f.logged()
@@ -530,7 +530,7 @@ func unreadableObject(ctx context.Context, f *faults) error {
 	if _, err := f.store.Put(ctx, key, []byte(text)); err != nil {
 		return err
 	}
-	if err := errors.Join(f.restart(), sleep(ctx, 4*time.Second)); err != nil {
+	if err := errors.Join(f.restart(), cluster.Sleep(ctx, 4*time.Second)); err != nil {
 		return err
 	}
 	_, err := f.c.Admin.Get(ctx, "/api/v1/pods")
@@ -549,7 +549,7 @@ func unreadableObject(ctx context.Context, f *faults) error {
 	if err := f.duringFault(ctx, func() {}, fed); err != nil {
 		return err
 	}
-	return errors.Join(f.store.Delete(ctx, key), sleep(ctx, 3*time.Second))
+	return errors.Join(f.store.Delete(ctx, key), cluster.Sleep(ctx, 3*time.Second))
 }
 
 func unreadableValue(ctx context.Context, f *faults) error {
@@ -570,14 +570,14 @@ func unreadableValue(ctx context.Context, f *faults) error {
 			return err
 		}
 	}
-	if err := errors.Join(sleep(ctx, time.Second), f.restart(), sleep(ctx, 4*time.Second)); err != nil {
+	if err := errors.Join(cluster.Sleep(ctx, time.Second), f.restart(), cluster.Sleep(ctx, 4*time.Second)); err != nil {
 		return err
 	}
 	if err := f.duringFault(ctx, func() {}, nil); err != nil {
 		return err
 	}
 	_, err = f.c.Admin.Delete(ctx, collection(namespace, "pods")+"/immense", 0)
-	return errors.Join(err, sleep(ctx, 3*time.Second))
+	return errors.Join(err, cluster.Sleep(ctx, 3*time.Second))
 }
 
 func oldController(ctx context.Context, f *faults) error {
@@ -591,7 +591,7 @@ func oldController(ctx context.Context, f *faults) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(f.startUpstream(secondProcess), sleep(ctx, 12*time.Second), f.dropSecond(), sleep(ctx, 2*time.Second)); err != nil {
+	if err := errors.Join(f.startUpstream(secondProcess), cluster.Sleep(ctx, 12*time.Second), f.dropSecond(), cluster.Sleep(ctx, 2*time.Second)); err != nil {
 		return err
 	}
 	after, err := f.metric(ctx, "kubequota_foreign_status_writes_total")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -131,7 +130,7 @@ func (m *move) thereAndBack() []moveStep {
 }
 
 func (m *move) take(ctx context.Context, steps []moveStep) error {
-	if err := sleep(ctx, rest); err != nil {
+	if err := cluster.Sleep(ctx, rest); err != nil {
 		return err
 	}
 	for _, step := range steps {
@@ -140,7 +139,7 @@ func (m *move) take(ctx context.Context, steps []moveStep) error {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
 		m.Tally.Pass()
-		if err := sleep(ctx, rest); err != nil {
+		if err := cluster.Sleep(ctx, rest); err != nil {
 			return err
 		}
 	}
@@ -234,7 +233,7 @@ func (m *move) restartServers(ctx context.Context, flags ...string) error {
 		m.doors.shut(i, false)
 		m.faulty = append(m.faulty, span{from: from, to: time.Now()})
 		// Until then one has the plugin and the other has not.
-		if err := sleep(ctx, rest); err != nil {
+		if err := cluster.Sleep(ctx, rest); err != nil {
 			return err
 		}
 	}
@@ -248,12 +247,7 @@ func (m *move) pluginIs(ctx context.Context, server *cluster.APIServer, on bool)
 	if _, err := server.Client.Create(ctx, collection("default", "pods")+"?dryRun=All", probe); err != nil {
 		return err
 	}
-	response, err := server.Client.Request(ctx, http.MethodGet, "/metrics", http.Header{}, nil)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
+	text, err := server.Client.Send(ctx, http.MethodGet, "/metrics", "", nil)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -81,8 +82,28 @@ func untilRefused(ctx context.Context, client *cluster.Client, path string, obje
 		if err != nil && strings.Contains(err.Error(), refusal) {
 			return nil
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := cluster.Sleep(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
+}
+
+// logsNothingOf fails where one of these processes has logged one of these words.
+func (run *Run) logsNothingOf(processes []string, words ...string) error {
+	var lines []string
+	for _, name := range processes {
+		text, err := os.ReadFile(filepath.Join(run.Folder, name+".log"))
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			if slices.ContainsFunc(words, func(word string) bool { return strings.Contains(line, word) }) {
+				lines = append(lines, name+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	if lines == nil {
+		return nil
+	}
+	return errors.New(some(lines))
 }

@@ -137,10 +137,7 @@ func (t *Tally) String() string {
 func programFlag(flags *flag.FlagSet, program binaries.Program) func(ctx context.Context, run *Run) (path string, err error) {
 	given := flags.String(program.Name, "", "`PATH` of a built "+program.Name+" (default: built from this checkout with cargo)")
 	return func(ctx context.Context, run *Run) (string, error) {
-		if *given != "" {
-			return program.Given(*given)
-		}
-		return program.Build(ctx, run.Root, run.Log)
+		return program.Find(ctx, run.Root, *given, run.Log)
 	}
 }
 
