@@ -1,5 +1,7 @@
 //! Whole objects, read and written as they are: for the few that this program owns.
 
+use std::time::Duration;
+
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
 use kubequota_wire::WireError;
@@ -11,6 +13,11 @@ use crate::error::{ApiError, Call};
 use crate::list::ACCEPT_JSON;
 use crate::resource::ApiResource;
 use crate::writer::FIELD_MANAGER;
+
+const JSON: &str = "application/json";
+
+/// What it does not name stays, and a `null` takes a field out.
+pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 
 impl Cluster {
     /// Reads one object as it is now, from the server's store; `T` is `serde_json::Value` or the object's own type.
@@ -41,9 +48,7 @@ impl Cluster {
         name: &str,
         object: &T,
     ) -> Result<T, ApiError> {
-        let call = Call::on_one("create", resource, namespace, name);
-        let path = resource.path(namespace);
-        self.send(&call, Method::POST, &path, "application/json", object).await
+        self.post(resource, namespace, name, "", object).await
     }
 
     /// Asks whether an object would be created, without creating it (a dry run), and gives it as it would be stored. `name` is for
@@ -58,9 +63,20 @@ impl Cluster {
         name: &str,
         object: &T,
     ) -> Result<T, ApiError> {
+        self.post(resource, namespace, name, "dryRun=All&", object).await
+    }
+
+    async fn post<T: Serialize + DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+        query: &str,
+        object: &T,
+    ) -> Result<T, ApiError> {
         let call = Call::on_one("create", resource, namespace, name);
-        let path = format!("{}?dryRun=All", resource.path(namespace));
-        self.send(&call, Method::POST, &path, "application/json", object).await
+        let path = format!("{}?{query}", resource.path(namespace));
+        self.send_object(&call, Method::POST, &path, JSON, object).await
     }
 
     /// Puts an object in the place of the one that has its name, and gives it as it was stored. With a
@@ -76,8 +92,8 @@ impl Cluster {
         object: &T,
     ) -> Result<T, ApiError> {
         let call = Call::on_one("update", resource, namespace, name);
-        let path = resource.object_path(namespace, name);
-        self.send(&call, Method::PUT, &path, "application/json", object).await
+        let path = format!("{}?", resource.object_path(namespace, name));
+        self.send_object(&call, Method::PUT, &path, JSON, object).await
     }
 
     /// Changes what a JSON merge patch names, and gives the object as it was stored. With a `metadata.resourceVersion`
@@ -93,13 +109,11 @@ impl Cluster {
         patch: &serde_json::Value,
     ) -> Result<T, ApiError> {
         let call = Call::on_one("patch", resource, namespace, name);
-        let path = resource.object_path(namespace, name);
-        self.send(&call, Method::PATCH, &path, "application/merge-patch+json", patch)
-            .await
+        let path = format!("{}?", resource.object_path(namespace, name));
+        self.send_object(&call, Method::PATCH, &path, MERGE_PATCH, patch).await
     }
 
-    /// Sent once, as every write.
-    async fn send<T: DeserializeOwned>(
+    async fn send_object<T: DeserializeOwned>(
         &self,
         call: &Call,
         method: Method,
@@ -107,15 +121,29 @@ impl Cluster {
         content_type: &'static str,
         body: &impl Serialize,
     ) -> Result<T, ApiError> {
-        let joint = if path.contains('?') { '&' } else { '?' };
-        let path = format!("{path}{joint}fieldManager={FIELD_MANAGER}");
+        let body = serde_json::to_vec(body).map_err(|source| malformed(call, source))?;
+        let deadline = self.request_timeout();
+        let answer = self.send(call, method, path, content_type, body, deadline).await?;
+        decode(call, &answer)
+    }
+
+    /// Sends what is to be written, once, as every write. `path` ends in its query, to which it is added who writes.
+    pub(crate) async fn send(
+        &self,
+        call: &Call,
+        method: Method,
+        path: &str,
+        content_type: &'static str,
+        body: Vec<u8>,
+        deadline: Duration,
+    ) -> Result<Answer, ApiError> {
+        let path = format!("{path}fieldManager={FIELD_MANAGER}");
         let mut request = request(call, method, &path, ACCEPT_JSON)?;
         request
             .headers_mut()
             .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        *request.body_mut() = serde_json::to_vec(body).map_err(|source| malformed(call, source))?;
-        let answer = self.request(call, request, self.request_timeout()).await?;
-        decode(call, &answer)
+        *request.body_mut() = body;
+        self.request(call, request, deadline).await
     }
 }
 

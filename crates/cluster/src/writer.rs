@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method};
+use http::Method;
 use kubequota_core::accounts::{StatusWrite, WriteResult};
 use kubequota_core::quota::{ENFORCED, LAST_CHARGES};
 use kubequota_core::{FieldError, Metadata, Quota, QuotaKey, ResourceList, ResourceName};
@@ -12,10 +11,10 @@ use kubequota_wire::Status;
 use kubequota_wire::json::Quotas;
 use serde::Serialize;
 
-use crate::client::{Cluster, request};
+use crate::client::Cluster;
 use crate::error::{ApiError, Call};
 use crate::get;
-use crate::list::ACCEPT_JSON;
+use crate::object::MERGE_PATCH;
 use crate::resource::ApiResource;
 
 /// Who the fields that are written belong to, in `metadata.managedFields`.
@@ -104,16 +103,11 @@ impl StatusWriter {
     ) -> Result<(Metadata, Result<Quota, FieldError>), ApiError> {
         let (namespace, name) = (&*quota.namespace, &*quota.name);
         let call = Call::on_one("patch", &self.quotas, Some(namespace), name).of("status");
-        let path = format!(
-            "{}/status?fieldManager={FIELD_MANAGER}",
-            self.quotas.object_path(Some(namespace), name)
-        );
-        let mut request = request(&call, Method::PATCH, &path, ACCEPT_JSON)?;
-        request
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"));
-        *request.body_mut() = patch;
-        let answer = self.cluster.request(&call, request, deadline).await?;
+        let path = format!("{}/status?", self.quotas.object_path(Some(namespace), name));
+        let sent = self
+            .cluster
+            .send(&call, Method::PATCH, &path, MERGE_PATCH, patch, deadline);
+        let answer = sent.await?;
         get::read(&call, Quotas, &answer)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubequota_cluster::{ApiResource, Cluster, MonitorHandle, Sink, Versions};
+use kubequota_cluster::{ApiResource, Cluster, Monitor, MonitorHandle, Sink, Versions};
 use kubequota_core::{FieldError, Metadata, Quota};
 use kubequota_shell::Shell;
 use kubequota_wire::json::Quotas;
@@ -24,7 +24,9 @@ const STALE: Duration = Duration::from_secs(60);
 /// [`Drain::wait`](kubequota_shell::drain::Drain::wait). Returns whether it ended because it was told to, and not by a failure (which starts
 /// the drain).
 pub async fn run(options: Options, cluster: Cluster, shell: Shell) -> bool {
-    run_and_feed(options, cluster, shell, ()).await.0
+    work(options, cluster, shell, |monitor, quotas| monitor.spawn(quotas))
+        .await
+        .0
 }
 
 /// As [`run`], and what the watch of quotas shows is told to `follower` too, before the controller takes it in: so the parts of one
@@ -33,6 +35,19 @@ pub async fn run_and_feed<F>(options: Options, cluster: Cluster, shell: Shell, f
 where
     F: Sink<(Metadata, Result<Quota, FieldError>)> + 'static,
 {
+    work(options, cluster, shell, |monitor, quotas| {
+        monitor.spawn((follower, quotas))
+    })
+    .await
+}
+
+/// Runs it, with the watch of quotas as `watch` spawns it.
+async fn work(
+    options: Options,
+    cluster: Cluster,
+    shell: Shell,
+    watch: impl FnOnce(Monitor<Quotas>, QuotaSink) -> MonitorHandle,
+) -> (bool, MonitorHandle) {
     let Shell {
         metrics,
         readiness,
@@ -49,9 +64,7 @@ where
     );
 
     let quotas = Versions::from(ApiResource::resource_quotas());
-    let quotas = state
-        .monitor(&quotas, Quotas)
-        .spawn((follower, QuotaSink::new(state.clone())));
+    let quotas = watch(state.monitor(&quotas, Quotas), QuotaSink::new(state.clone()));
 
     let mut tasks = JoinSet::new();
     tasks.spawn(kinds::run(state.clone()));

@@ -314,8 +314,8 @@ struct Account {
     rejected: ResourceList,
     /// What was last sent, to know own writes by.
     last_sent: Option<ResourceList>,
-    /// Since when it has limits that are not in force and not said to be enforced.
-    unenforced: Option<Tick>,
+    /// Until when limits that are not in force wait for the word that they are enforced.
+    waits_until: Option<Tick>,
 }
 
 #[derive(Debug)]
@@ -328,8 +328,9 @@ struct Writing {
 }
 
 impl Account {
-    fn note_enforcement(&mut self, now: Tick) {
-        self.unenforced = self.quota.awaits_enforcement().then(|| self.unenforced.unwrap_or(now));
+    fn note_enforcement(&mut self, patience: Option<Duration>, now: Tick) {
+        let waits = patience.filter(|_| self.quota.awaits_enforcement());
+        self.waits_until = waits.map(|patience| self.waits_until.unwrap_or(now + patience));
     }
 }
 
@@ -502,6 +503,7 @@ impl Accounts {
 
     fn open(&mut self, quota: Quota, now: Tick) {
         let key = quota.key.clone();
+        let patience = self.settings.enforcement_patience;
         self.check(&quota);
         self.extended += usize::from(has_extended_names(&quota));
         let mut account = Account {
@@ -515,9 +517,9 @@ impl Accounts {
             not_before: Tick::default(),
             rejected: ResourceList::new(),
             last_sent: None,
-            unenforced: None,
+            waits_until: None,
         };
-        account.note_enforcement(now);
+        account.note_enforcement(patience, now);
         self.accounts
             .entry(key.namespace.clone())
             .or_default()
@@ -544,6 +546,7 @@ impl Accounts {
     /// A known quota was seen, and no write hinders taking that in.
     fn take_in(&mut self, quota: Quota, sighting: Sighting, now: Tick) {
         let key = quota.key.clone();
+        let patience = self.settings.enforcement_patience;
         let Some(account) = self.account_mut(&key) else { return };
         let revision = Revision::parse(&quota.resource_version);
         if revision.is_some() && revision <= Revision::parse(&account.quota.resource_version) {
@@ -582,7 +585,7 @@ impl Accounts {
         }
         let problems_changed = account.quota.problems != quota.problems || new_selector;
         account.quota = quota;
-        account.note_enforcement(now);
+        account.note_enforcement(patience, now);
         self.extended = self.extended + is_extended - was_extended;
         if problems_changed && let Some(quota) = self.quota(&key).cloned() {
             self.check(&quota);
@@ -1230,10 +1233,10 @@ impl Accounts {
 
     fn plan_write(&self, account: &Account, now: Tick, plan: &mut Plan) {
         let quota = &account.quota;
-        if let (Some(patience), Some(since)) = (self.settings.enforcement_patience, account.unenforced)
-            && now < since + patience
+        if let Some(until) = account.waits_until
+            && now < until
         {
-            return plan.again(since + patience);
+            return plan.again(until);
         }
         for (name, pending) in &account.names {
             // One write for all names, unless one keeps the others waiting for too long.
@@ -1300,11 +1303,10 @@ impl Accounts {
     /// be carried out only once this write was answered.
     pub fn write_sent(&mut self, write: StatusWrite, now: Tick) {
         let interval = self.settings.write_interval;
-        let waits = self.settings.enforcement_patience.is_some();
         let Some(account) = self.account_mut(&write.quota) else {
             return;
         };
-        let notice = (waits && account.unenforced.is_some()).then(|| Notice::Unenforced {
+        let notice = account.waits_until.map(|_| Notice::Unenforced {
             quota: write.quota.clone(),
         });
         let status = &account.quota.status;
@@ -1327,7 +1329,7 @@ impl Accounts {
 
     /// That write was answered, or won't be.
     pub fn write_ended(&mut self, key: &QuotaKey, result: WriteResult, now: Tick) {
-        let patience = self.settings.patience;
+        let (patience, enforcement_patience) = (self.settings.patience, self.settings.enforcement_patience);
         let Some(account) = self.account_mut(key) else { return };
         let Some(Writing { write, short, .. }) = account.writing.take() else {
             return;
@@ -1352,7 +1354,7 @@ impl Accounts {
                     account.quota.resource_version = resource_version;
                     account.quota.status.hard = Some(write.hard);
                     account.quota.status.used = Some(write.used);
-                    account.note_enforcement(now);
+                    account.note_enforcement(enforcement_patience, now);
                 }
             }
             WriteResult::Superseded => account.superseded = Some(write.resource_version),

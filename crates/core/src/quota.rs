@@ -85,13 +85,12 @@ impl Quota {
     #[must_use]
     pub fn awaits_enforcement(&self) -> bool {
         let in_force = |name: &str| self.status.hard.as_ref().is_some_and(|hard| hard.contains(name));
-        let mut words = self.enforced.as_deref().unwrap_or_default().split_whitespace();
-        let said: Vec<&str> = match words.next() {
-            Some(uid) if uid == self.uid => words.collect(),
-            _ => Vec::new(),
+        let is_said = |name: &str| {
+            let mut words = self.enforced.as_deref().unwrap_or_default().split_whitespace();
+            words.next() == Some(self.uid.as_str()) && words.any(|said| said == name)
         };
         let mut names = self.spec.hard.names().map(ResourceName::as_str);
-        names.any(|name| !in_force(name) && !said.contains(&name))
+        names.any(|name| !in_force(name) && !is_said(name))
     }
 
     /// What [`ENFORCED`] is to say once all its limits are enforced.

@@ -10,6 +10,7 @@
 //! has come to the webhook by rules of the number that covers the quota. Where there are several API servers the probe has met one of
 //! them; the others follow within the same moment.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -55,7 +56,7 @@ pub(super) struct Rules {
 pub(super) async fn prove(
     own_namespace: String,
     parts: &Parts,
-    mut settled: watch::Receiver<Option<Rules>>,
+    mut settled: watch::Receiver<Option<Arc<Rules>>>,
     reached: watch::Sender<bool>,
 ) {
     let mut limits = parts.quotas.limits_changes();
@@ -108,7 +109,7 @@ struct Proof<'a> {
     /// Whether a probe has come, be it by other rules.
     reached: watch::Sender<bool>,
     /// The rules that the API server has been seen to follow.
-    proven: Option<Rules>,
+    proven: Option<Arc<Rules>>,
     /// Since when rules of this number have been probed in vain.
     unproven: Option<(u64, Instant)>,
     troubles: OncePer,
@@ -138,20 +139,20 @@ impl Proof<'_> {
     }
 
     /// Whether all have been told; otherwise it is to be tried again.
-    async fn tell(&mut self, rules: &Rules, waiting: Vec<Quota>) -> bool {
-        if self.proven.as_ref() != Some(rules) {
+    async fn tell(&mut self, rules: &Arc<Rules>, waiting: Vec<Quota>) -> bool {
+        if !self.proven.as_ref().is_some_and(|proven| Arc::ptr_eq(proven, rules)) {
+            let number = number_of(&rules.webhooks);
             let met = self.probe().await;
             if matches!(met, Ok(Some(_))) {
                 self.reached
                     .send_if_modified(|reached| !std::mem::replace(reached, true));
             }
             match met {
-                Ok(Some(number)) if number == number_of(&rules.webhooks) => {
+                Ok(Some(seen)) if seen == number => {
                     self.proven = Some(rules.clone());
                     self.unproven = None;
                 }
                 Ok(_) => {
-                    let number = number_of(&rules.webhooks);
                     let unproven = self.unproven.filter(|(unproven, _)| *unproven == number);
                     let (_, since) = *self.unproven.insert(unproven.unwrap_or((number, Instant::now())));
                     if since.elapsed() >= LONG {

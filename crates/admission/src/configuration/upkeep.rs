@@ -184,7 +184,7 @@ struct Upkeep {
     next_discovery: Instant,
     linger: Linger,
     /// The rules as they were when they were last right.
-    settled: watch::Sender<Option<Rules>>,
+    settled: watch::Sender<Option<Arc<Rules>>>,
     /// The API server has been seen to reach the webhook.
     reached: watch::Receiver<bool>,
     put_back: Option<Instant>,
@@ -197,7 +197,7 @@ impl Upkeep {
     fn new(
         options: Options,
         parts: Parts,
-        settled: watch::Sender<Option<Rules>>,
+        settled: watch::Sender<Option<Arc<Rules>>>,
         reached: watch::Receiver<bool>,
     ) -> Self {
         Upkeep {
@@ -411,13 +411,15 @@ impl Upkeep {
     }
 
     fn settle(&self, webhooks: Option<Vec<ValidatingWebhook>>) {
-        let rules = webhooks.map(|webhooks| Rules {
-            webhooks,
-            versions: VersionsRead::of(self.discovery.as_ref()),
+        let rules = webhooks.map(|webhooks| {
+            let versions = VersionsRead::of(self.discovery.as_ref());
+            Arc::new(Rules { webhooks, versions })
         });
         self.settled.send_if_modified(|settled| {
             let changed = *settled != rules;
-            *settled = rules;
+            if changed {
+                *settled = rules;
+            }
             changed
         });
     }

@@ -41,11 +41,6 @@ impl<T: Send> Sink<T> for mpsc::Sender<Update<T>> {
     }
 }
 
-/// Nobody.
-impl<T: Send> Sink<T> for () {
-    async fn handle(&mut self, _: Update<T>) {}
-}
-
 /// Two that follow one watch, each told in this order.
 impl<T, A, B> Sink<T> for (A, B)
 where
